@@ -12,8 +12,9 @@ def require_boolean(mask, name: str = "mask"):
     mask = ops.convert_to_tensor(mask)
     if keras.backend.standardize_dtype(mask.dtype) != "bool":
         raise ValueError(
-            f"A mask must be boolean, True where a query may attend; a float mask is refused because "
-            f"added scores and 0/1 factors cannot be told apart. Received: {name}.dtype={mask.dtype}"
+            "A mask must be boolean, True where a query may attend: a float mask is refused, for "
+            "added scores and factors of 0 and 1 cannot be told apart. "
+            f"Received: {name}.dtype={mask.dtype}"
         )
     return mask
 
