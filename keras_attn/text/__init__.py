@@ -1,1 +1,7 @@
+"""Text to ids and back, inside the graph."""
 
+from keras_attn.text.characters import CharacterTokenizer
+from keras_attn.text.normalization import normalize
+from keras_attn.text.special_tokens import END, PADDING, START, UNKNOWN
+
+__all__ = ["END", "PADDING", "START", "UNKNOWN", "CharacterTokenizer", "normalize"]

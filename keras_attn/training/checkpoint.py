@@ -1,0 +1,75 @@
+"""Everything a training run needs to go on, in one file."""
+
+import os
+import zipfile
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn.errors import UserError
+from keras_attn.training.files import written_whole
+
+
+def save_checkpoint(
+    path: str | os.PathLike,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    step: int,
+) -> None:
+    """Write weights, dropout seeds, the optimiser's state and the step, whole or not at all."""
+    arrays = {"step": np.int64(step)}
+    for key, variables in _groups(model, optimizer).items():
+        for index, variable in enumerate(variables):
+            arrays[f"{key}/{index}"] = keras.ops.convert_to_numpy(variable)
+    with written_whole(path) as file:
+        np.savez(file, **arrays)
+
+
+def load_checkpoint(
+    path: str | os.PathLike,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer | None = None,
+) -> int:
+    """Set a model (and an optimiser that has been built) to a checkpoint; return its step.
+
+    Raises:
+        UserError: if the file cannot be read or was made by a model of other shapes.
+    """
+    arrays = _read(path)
+    for key, variables in _groups(model, optimizer).items():
+        values = [arrays.get(f"{key}/{index}") for index in range(len(variables))]
+        _check(path, key, variables, values, arrays)
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+    return int(arrays["step"])
+
+
+def _groups(model, optimizer) -> dict[str, list]:
+    groups = {"model": model.variables}
+    if optimizer is not None:
+        groups["optimizer"] = optimizer.variables
+    return groups
+
+
+def _read(path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(Path(path), allow_pickle=False) as file:
+            return dict(file)
+    except FileNotFoundError as error:
+        raise UserError(f"There is no checkpoint at {path}; train first.") from error
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is not a checkpoint of keras_attn: {error}.") from error
+
+
+def _check(path, key, variables, values, arrays) -> None:
+    stored = sum(name.startswith(f"{key}/") for name in arrays)
+    fits = stored == len(variables) and all(
+        value.shape == tuple(variable.shape)
+        for variable, value in zip(variables, values, strict=True)
+    )
+    if not fits:
+        raise UserError(
+            f"The checkpoint {path} is of another {key}: it holds {stored} arrays, and the "
+            f"{len(variables)} needed here have other shapes or another number."
+        )

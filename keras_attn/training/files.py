@@ -1,0 +1,47 @@
+"""Files that are either whole or not there."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from keras_attn.errors import UserError
+
+
+@contextmanager
+def written_whole(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+    """Open a file for writing that appears under its name only when it is complete.
+
+    The bytes go to a neighbour of the file, reach the disk, and are renamed at the end; whatever
+    stops the writing before leaves the old file as it was.
+
+    Raises:
+        UserError: if the disk is full or the place cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(unfinished, 0o666 & ~_umask())
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise UserError(
+            f"Cannot write {path}: {error.strerror}; what stood there before is unharmed."
+        ) from error
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask

@@ -1,0 +1,82 @@
+"""A training run on disk: its settings, what its recipe prepared, and its checkpoints."""
+
+import json
+import os
+from pathlib import Path
+
+from keras_attn.errors import UserError
+from keras_attn.training.files import written_whole
+
+
+class RunDirectory:
+    """The directory of one training run.
+
+    `settings.json` names the recipe and its settings, written when the run begins; a run directory
+    never changes its recipe or settings.
+
+    Args:
+        path: the directory.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        self.last_checkpoint = self.path / "last.npz"
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / "settings.json").is_file()
+
+    def begin(self, recipe: str, settings: dict) -> None:
+        """Claim the directory for a recipe and its settings, or check that it is theirs.
+
+        Raises:
+            UserError: if the directory belongs to another recipe or to other settings.
+        """
+        wanted = {"recipe": recipe, "settings": settings}
+        if not self.exists:
+            self.write_json("settings.json", wanted)
+            return
+        found = self.description()
+        if found["recipe"] != recipe:
+            raise UserError(
+                f"{self.path} is a run of the recipe {found['recipe']!r}, not of {recipe!r}; "
+                "choose another directory."
+            )
+        if found["settings"] != json.loads(json.dumps(settings)):
+            names = sorted(set(found["settings"]) | set(settings))
+            differing = [
+                f"{name} {found['settings'].get(name)!r} there, {settings.get(name)!r} now"
+                for name in names
+                if found["settings"].get(name) != settings.get(name)
+            ]
+            raise UserError(
+                f"{self.path} is a run of other settings ({'; '.join(differing)}); "
+                "choose another directory."
+            )
+
+    def description(self) -> dict:
+        """The recipe's name and settings.
+
+        Raises:
+            UserError: if this is not a run directory.
+        """
+        found = self.read_json("settings.json")
+        if not isinstance(found, dict) or not {"recipe", "settings"} <= set(found):
+            raise UserError(f"{self.path / 'settings.json'} does not describe a run of keras_attn.")
+        return found
+
+    def write_json(self, name: str, content) -> None:
+        with written_whole(self.path / name) as file:
+            file.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
+
+    def read_json(self, name: str):
+        path = self.path / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{self.path} is not a run directory of keras_attn (it has no {name}); "
+                "train into it first."
+            ) from error
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read: {error}.") from error
