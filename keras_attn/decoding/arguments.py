@@ -1,0 +1,43 @@
+"""Checks of the arguments that all searches share."""
+
+import tensorflow as tf
+
+
+def integer_at_least(value, minimum: int, name: str):
+    """`value`, an int or an integer scalar tensor, checked as far as it is known at tracing."""
+    static = tf.get_static_value(value)
+    if static is None:
+        checked = tf.debugging.assert_greater_equal(
+            value, tf.cast(minimum, value.dtype), f"{name} must be at least {minimum}."
+        )
+        with tf.control_dependencies([checked] if checked is not None else []):
+            return tf.cast(tf.identity(value), tf.int32)
+    if isinstance(static, bool) or int(static) != static or static < minimum:
+        raise ValueError(
+            f"{name} must be an integer of at least {minimum}. Received: {name}={static}"
+        )
+    return int(static)
+
+
+def token_id(value, name: str, vocabulary_size: int | None):
+    """A token id, an int or a scalar tensor, checked against the vocabulary."""
+    static = tf.get_static_value(value)
+    if static is None:
+        return tf.cast(value, tf.int32)
+    if static < 0 or (vocabulary_size is not None and static >= vocabulary_size):
+        raise ValueError(
+            f"{name} must be a token of the vocabulary, whose size is {vocabulary_size}. "
+            f"Received: {name}={static}"
+        )
+    return int(static)
+
+
+def start_tokens(start_id, batch_size):
+    """The token fed at the first step, one for all examples or one each: (B,)."""
+    tokens = tf.cast(tf.convert_to_tensor(start_id), tf.int32)
+    if tokens.shape.rank not in (0, 1):
+        raise ValueError(
+            "start_id must be one token, or one for each example, of shape (B,). "
+            f"Received: start_id.shape={tokens.shape}"
+        )
+    return tf.broadcast_to(tokens, [batch_size])
