@@ -1,5 +1,10 @@
 """Keras layers: weights and configuration around the functions of `keras_attn.ops`."""
 
 from keras_attn.layers.additive_attention import AdditiveAttention
+from keras_attn.layers.attention_rnn import AttentionCell, AttentionRNN
+from keras_attn.layers.length_mask import LengthMask
+from keras_attn.layers.maxout import Maxout
 
-__all__ = ["AdditiveAttention"]
+from keras.layers import GRU, GRUCell
+
+__all__ = ["AdditiveAttention", "AttentionCell", "AttentionRNN", "LengthMask", "Maxout"]

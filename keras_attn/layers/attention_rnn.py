@@ -75,14 +75,12 @@ class AttentionCell(keras.layers.Layer):
 
     def call(self, inputs, states, memory, memory_mask=None, keys=None, training=None):
         if keys is None:
-            keys = self.attention.project_memory(memory)
+            keys = self.attention.project_memory(memory, memory_mask)
         states = _as_list(states)
-        query = states[0][:, None, :]  # (B, 1, units)
-        context, alignment = self.attention.attend(query, keys, memory, memory_mask)
-        context = ops.cast(context[:, 0], inputs.dtype)  # (B, m)
-        cell_inputs = ops.concatenate([inputs, context], axis=-1)
+        context, alignment = self.attention.attend(states[0], keys, memory, memory_mask)
+        cell_inputs = ops.concatenate([inputs, context], axis=-1)  # (B, d + m)
         output, states = self.cell(cell_inputs, states, training=training)
-        return ops.concatenate([output, context], axis=-1), alignment[:, 0], _as_list(states)
+        return ops.concatenate([output, context], axis=-1), alignment, _as_list(states)
 
     def get_config(self):
         return {
@@ -145,7 +143,7 @@ class AttentionRNN(keras.layers.Layer):
     def call(
         self, inputs, memory, mask=None, memory_mask=None, initial_state=None, training=None
     ):
-        keys = self.cell.attention.project_memory(memory)
+        keys = self.cell.attention.project_memory(memory, memory_mask)
         if initial_state is None:
             initial_state = self.cell.get_initial_state(batch_size=ops.shape(inputs)[0])
 
@@ -155,7 +153,15 @@ class AttentionRNN(keras.layers.Layer):
             )
             return (output, alignment), states
 
-        (outputs, alignments), states = scan(step, inputs, _as_list(initial_state), mask=mask)
+        batch, source_length = ops.shape(inputs)[0], ops.shape(memory)[1]
+        at_rest = (
+            ops.zeros((batch, self._output_units(memory.shape)), dtype=self.compute_dtype),
+            ops.zeros((batch, source_length), dtype=self._alignment_dtype()),
+        )
+        (outputs, alignments), states = scan(
+            step, inputs, _as_list(initial_state), mask=mask, initial_outputs=at_rest
+        )  # (B, T, units + m), (B, T, S)
+        alignments = ops.reshape(alignments, (batch, -1, source_length))
         returned = [outputs]
         if self.return_alignments:
             returned.append(alignments)

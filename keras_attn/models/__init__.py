@@ -1,1 +1,5 @@
+"""The published architectures as functional-API models, one file a paper."""
 
+from keras_attn.models.rnn_search import RNNSearch
+
+__all__ = ["RNNSearch"]

@@ -129,7 +129,7 @@ class RNNSearch(keras.Model):
         `inputs` has the keys `source` and `source_lengths` of a call.
         """
         annotations, mask = self._annotate(inputs["source"], inputs["source_lengths"], False)
-        keys = self.decoder.cell.attention.project_memory(annotations)
+        keys = self.decoder.cell.attention.project_memory(annotations, mask)
         return {"annotations": annotations, "keys": keys, "mask": mask}
 
     def initial_state(self, memory: dict) -> dict:

@@ -38,7 +38,8 @@ def scan(
         initial_states: nest of (B, ...).
         mask: (B, T) boolean, or None.
         reverse: go from the last moment to the first. Each output stays beside its input.
-        initial_outputs: nest of (B, ...) like the outputs, zeros if None. Read with a mask only.
+        initial_outputs: nest of (B, ...) like the outputs, zeros if None. Read with a mask only,
+            and needed there if an output has an unknown size beside B.
         time_major: inputs and outputs are (T, B, ...) and the mask is (T, B).
         unroll: write the steps one after another into the graph; T must be known.
 
@@ -139,8 +140,10 @@ def _graph_loop(step: Step, inputs, states, reverse: bool):
         maximum_iterations=length,
         parallel_iterations=32,
     )
+    # A size that only the elements tell (-1) is 0 where there are none.
+    unknown = tf.where(tf.equal(length, 0), 0, -1)
     outputs = [
-        _stacked(array, s, _shape(s, inputs, leading=[]))
+        _stacked(array, s, _shape(s, inputs, unknown))
         for array, s in zip(collected, tf.nest.flatten(spec), strict=True)
     ]
     return tf.nest.pack_sequence_as(spec, outputs), states
@@ -216,15 +219,15 @@ def _zero_outputs(step: Step, inputs, states):
 
 
 def _zeros(spec, inputs, leading: list):
-    return tf.zeros(_shape(spec, inputs, leading), spec.dtype)
+    return tf.zeros([*leading, *_shape(spec, inputs, unknown=0)], spec.dtype)
 
 
-def _shape(spec, inputs, leading: list):
-    """`leading` dimensions before those of one output, an unknown B taken from the inputs."""
+def _shape(spec, inputs, unknown):
+    """The shape of one output: an unknown B is that of the inputs, other sizes are `unknown`."""
     batch = spec.shape[0]
     if batch is None:
         batch = tf.shape(tf.nest.flatten(inputs)[0])[1]
-    return [*leading, batch, *spec.shape[1:]]
+    return [batch, *(unknown if size is None else size for size in spec.shape[1:])]
 
 
 def _swap_batch_and_time(x):

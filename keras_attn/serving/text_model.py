@@ -1,5 +1,9 @@
 """Text in, text out: a sequence model with its tokenizers and its search, as graph functions."""
 
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
 import tensorflow as tf
 
 from keras_attn.decoding import greedy_search
@@ -43,6 +47,28 @@ class TextModel:
     def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
         """What an exported model answers: `serving_default` and `attention`."""
         return {"serving_default": self.translate, "attention": self.align}
+
+    def answer(self, texts: Iterable[str], batch_size: int = 64) -> Iterator[str]:
+        """The answer to each text, in order; as many texts are read ahead as a batch holds."""
+        texts = iter(texts)
+        while batch := list(itertools.islice(texts, batch_size)):
+            for answer in self.translate(tf.constant(batch))["text"].numpy():
+                yield answer.decode()
+
+    def alignments(self, texts: Sequence[str]) -> list[tuple[list[str], list[str], np.ndarray]]:
+        """For each text the tokens of both sides and the alignment (T, S), without padding."""
+        found = {name: value.numpy() for name, value in self.align(tf.constant(texts)).items()}
+        examples = []
+        for row in range(len(texts)):
+            source_length, target_length = found["source_lengths"][row], found["target_lengths"][row]
+            examples.append(
+                (
+                    [token.decode() for token in found["source_tokens"][row, :source_length]],
+                    [token.decode() for token in found["target_tokens"][row, :target_length]],
+                    found["alignment"][row, :target_length, :source_length],
+                )
+            )
+        return examples
 
     def _translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         hypotheses = self._search(*self._source_ids(text))

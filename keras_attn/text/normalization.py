@@ -7,8 +7,8 @@ import tensorflow_text as tf_text
 def normalize(texts: tf.Tensor) -> tf.Tensor:
     """Valid, composed, lower-case text with single spaces: (B,) strings -> (B,) strings.
 
-    In this order: bytes that are not UTF-8 become U+FFFD; Unicode NFKC; lower case; every run of
-    white space and control characters (NUL among them) becomes one space; none at either end.
+    In this order: bytes that are not UTF-8 become U+FFFD; Unicode NFKC; every run of white space
+    and control characters (NUL among them) becomes one space, none at either end; lower case.
 
     Example:
         >>> normalize(tf.constant(["  3.\\u00a0MÄRZ\\n1998"])).numpy()[0].decode()
@@ -16,6 +16,6 @@ def normalize(texts: tf.Tensor) -> tf.Tensor:
     """
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     texts = tf_text.normalize_utf8(texts, "NFKC")
-    texts = tf.strings.lower(texts, encoding="utf-8")
     texts = tf.strings.regex_replace(texts, r"[\s\pZ\p{Cc}]+", " ")
-    return tf.strings.strip(texts)
+    # Lower case comes last: `tf.strings.lower` drops whatever follows a NUL.
+    return tf.strings.lower(tf.strings.strip(texts), encoding="utf-8")

@@ -1,0 +1,198 @@
+"""keras-attn: train, evaluate, predict, export, serve and plot from the command line.
+
+TensorFlow is imported by the commands that need it, quietly, so that `--help` is quick.
+"""
+
+import json
+import sys
+import urllib.request
+from pathlib import Path
+
+import click
+
+from keras_attn.errors import UserError
+from keras_attn.version import __version__
+
+
+class _Commands(click.Group):
+    """Commands whose foreseeable failures are one sentence and exit code 2."""
+
+    def invoke(self, context):
+        try:
+            return super().invoke(context)
+        except UserError as error:
+            failure = click.ClickException(str(error))
+            failure.exit_code = 2
+            raise failure from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="keras-attn")
+def main():
+    """Recurrence and attention for Keras 3: train, export, serve, ask."""
+
+
+_run_option = click.option(
+    "--run", "run_path", type=click.Path(path_type=Path), required=True, help="The run directory."
+)
+_recipe_option = click.option("--recipe", help="Insist that the run is of this recipe.")
+
+
+@main.command()
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    default="keras-attn-demo",
+    show_default=True,
+    help="Where the run, the exported model and the picture go.",
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]")
+def demo(directory: Path, steps: int | None):
+    """Train a small model, export it, serve it, ask it, and draw what it looked at."""
+    run_path = directory / "run"
+    text_model, recipe = _trained("dates", run_path, steps)
+    _print_metrics(recipe.evaluate(text_model))
+    version = _export(text_model, directory / "models" / "dates")
+    _ask_over_http(directory / "models" / "dates", recipe.samples)
+    picture = directory / "alignment.png"
+    _plot(text_model, recipe.samples[:3], picture)
+    click.echo(f"Alignment heat map: {picture}")
+    click.echo(
+        f"To go on serving it: keras-attn serve --model_name=dates "
+        f"--model_base_path={version.parent.absolute()}"
+    )
+
+
+@main.command()
+@click.argument("recipe_name", metavar="RECIPE")
+@click.option(
+    "--run",
+    "run_path",
+    type=click.Path(path_type=Path),
+    help="The run directory.  [default: runs/RECIPE]",
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]")
+def train(recipe_name: str, run_path: Path | None, steps: int | None):
+    """Train RECIPE, or go on with it where it stopped."""
+    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps)
+
+
+@main.command()
+@_run_option
+@_recipe_option
+def evaluate(run_path: Path, recipe: str | None):
+    """Print the recipe's metrics on data that training never saw."""
+    recipe, text_model = _loaded(run_path, recipe)
+    _print_metrics(recipe.evaluate(text_model))
+
+
+@main.command()
+@_run_option
+@_recipe_option
+def predict(run_path: Path, recipe: str | None):
+    """Answer every line of standard input with a line."""
+    _, text_model = _loaded(run_path, recipe)
+    for answer in text_model.answer(line.rstrip("\r\n") for line in sys.stdin):
+        click.echo(answer)
+
+
+@main.command()
+@_run_option
+@_recipe_option
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The model's base path; the next version is written below it.",
+)
+def export(run_path: Path, recipe: str | None, directory: Path):
+    """Write the trained model as the next version of a SavedModel."""
+    _, text_model = _loaded(run_path, recipe)
+    _export(text_model, directory)
+
+
+@main.command()
+@_run_option
+@_recipe_option
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="A .png or .svg file.")
+@click.argument("texts", nargs=-1)
+def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...]):
+    """Draw what the model looked at for each of TEXTS."""
+    recipe, text_model = _loaded(run_path, recipe)
+    _plot(text_model, texts or recipe.samples[:3], output)
+    click.echo(output)
+
+
+def _trained(recipe_name: str, run_path: Path, steps: int | None):
+    from keras_attn.recipes import make_recipe, require_name
+
+    require_name(recipe_name)  # before the slow import
+    _import_tensorflow()
+    from keras_attn.recipes.run import load, train
+    from keras_attn.training import ProgressBar, RunDirectory, StopOnSignal
+
+    recipe = make_recipe(recipe_name)
+    run = RunDirectory(run_path)
+    steps = steps or recipe.steps
+    interruption = StopOnSignal()
+    reached = train(recipe, run, steps, [ProgressBar(recipe_name), interruption])
+    if interruption.received is not None and reached < steps:
+        click.echo(f"Stopped after step {reached}; the same command goes on from there.", err=True)
+        sys.exit(128 + interruption.received)
+    recipe, text_model = load(run)
+    return text_model, recipe
+
+
+def _loaded(run_path: Path, recipe_name: str | None):
+    if not run_path.is_dir():
+        raise UserError(f"There is no run directory {run_path}; train first.")
+    _import_tensorflow()
+    from keras_attn.recipes.run import load
+    from keras_attn.training import RunDirectory
+
+    run = RunDirectory(run_path)
+    return load(run, recipe_name)
+
+
+def _import_tensorflow():
+    from keras_attn.quiet import import_tensorflow
+
+    import_tensorflow()
+
+
+def _print_metrics(metrics: dict[str, float]):
+    for name, value in metrics.items():
+        click.echo(f"{name}: {value:.4f}")
+
+
+def _export(text_model, directory: Path) -> Path:
+    from keras_attn.serving import export
+
+    version = export(text_model, directory)
+    click.echo(f"Exported {version}")
+    return version
+
+
+def _ask_over_http(base_path: Path, texts):
+    from keras_attn.serving import ServedModel, running_server
+
+    with running_server([ServedModel(base_path.name, base_path.absolute())]) as address:
+        url = f"{address}/v1/models/{base_path.name}:predict"
+        body = json.dumps({"instances": list(texts)}, ensure_ascii=False)
+        click.echo(f"POST {url}\n  {body}")
+        with urllib.request.urlopen(url, body.encode()) as reply:
+            answers = json.load(reply)["predictions"]
+    width = max(map(len, texts))
+    for text, answer in zip(texts, answers, strict=True):
+        click.echo(f"  {text:<{width}}  {answer['text']}  (log-probability {answer['score']:.4f})")
+
+
+def _plot(text_model, texts, output: Path):
+    from keras_attn.analysis import plot_alignments
+    from keras_attn.training.files import written_whole
+
+    if output.suffix not in (".png", ".svg"):
+        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
+    figure = plot_alignments(text_model.alignments(texts))
+    with written_whole(output) as file:
+        figure.savefig(file, format=output.suffix[1:], dpi=160)

@@ -1,0 +1,88 @@
+"""dates: human dates in four languages to ISO 8601, a character RNNsearch trained in minutes."""
+
+import keras
+import tensorflow as tf
+
+from keras_attn.data.dates import TARGET_CHARACTERS, source_characters, write_dates
+from keras_attn.data.sequence_pairs import batches_of_pairs
+from keras_attn.models import RNNSearch
+from keras_attn.serving.text_model import TextModel
+from keras_attn.text import CharacterTokenizer
+from keras_attn.training.run_directory import RunDirectory
+
+TARGET_LENGTH = len("1998-03-03") + 1  # with the end token
+
+
+class Dates:
+    """RNNsearch over characters: embedding 32, encoder 32 each way, decoder and attention 64.
+
+    Args:
+        seed: of the data, their order and the weights.
+        training_dates: how many dates are written for training.
+        units: of the encoder's directions; decoder and attention have twice as many.
+    """
+
+    name = "dates"
+    clip_norm = 1.0
+    max_source_length = 64
+    samples = (
+        "Dienstag, 3. März 1998",
+        "3/4/07",
+        "3.4.07",
+        "the 2nd of May, 1811",
+        "le 14 juillet 1789",
+        "2 de mayo de 2024",
+    )
+
+    def __init__(self, seed: int = 1, training_dates: int = 200_000, units: int = 32):
+        self.settings = {"seed": seed, "training_dates": training_dates, "units": units}
+        self.steps = 6_000
+
+    def prepare(self, run: RunDirectory) -> None:
+        run.write_json("characters.json", source_characters())
+
+    def build(self, run: RunDirectory) -> keras.Model:
+        keras.utils.set_random_seed(self.settings["seed"])
+        source, target = self._tokenizers(run)
+        units = self.settings["units"]
+        return RNNSearch(
+            source.vocabulary_size,
+            target.vocabulary_size,
+            embedding_dim=32,
+            encoder_units=units,
+            decoder_units=2 * units,
+            attention_units=2 * units,
+            readout_units=units,
+        )
+
+    def batches(self, run: RunDirectory) -> tf.data.Dataset:
+        source, target = self._tokenizers(run)
+        pairs = write_dates(self.settings["training_dates"], self.settings["seed"], "train")
+        texts, dates = zip(*pairs, strict=True)
+        return batches_of_pairs(
+            source.tokenize(tf.constant(texts)),
+            target.tokenize(tf.constant(dates)),
+            boundaries=(10, 16, 24),
+            batch_size=64,
+            seed=self.settings["seed"],
+        )
+
+    def optimizer(self, steps: int) -> keras.optimizers.Optimizer:
+        schedule = keras.optimizers.schedules.CosineDecay(
+            6e-3 / 20, steps, alpha=0.01, warmup_target=6e-3, warmup_steps=steps // 20
+        )
+        return keras.optimizers.Adam(schedule)
+
+    def text_model(self, model: keras.Model, run: RunDirectory) -> TextModel:
+        return TextModel(model, *self._tokenizers(run), self.max_source_length, TARGET_LENGTH)
+
+    def evaluate(self, text_model: TextModel, count: int = 2_000) -> dict[str, float]:
+        """The share of dates of days never trained on whose whole answer is right."""
+        texts, dates = zip(*write_dates(count, self.settings["seed"], "test"), strict=True)
+        answers = text_model.translate(tf.constant(texts))["text"].numpy()
+        right = sum(a.decode() == d for a, d in zip(answers, dates, strict=True))
+        return {"exact_match": right / count}
+
+    def _tokenizers(self, run: RunDirectory) -> tuple[CharacterTokenizer, CharacterTokenizer]:
+        characters = run.read_json("characters.json")
+        return CharacterTokenizer(characters), CharacterTokenizer(TARGET_CHARACTERS)
