@@ -2,9 +2,16 @@
 
 from keras_attn.layers.additive_attention import AdditiveAttention
 from keras_attn.layers.attention_rnn import AttentionCell, AttentionRNN
+from keras_attn.layers.gru import GRU, GRUCell
 from keras_attn.layers.length_mask import LengthMask
 from keras_attn.layers.maxout import Maxout
 
-from keras.layers import GRU, GRUCell
-
-__all__ = ["AdditiveAttention", "AttentionCell", "AttentionRNN", "LengthMask", "Maxout"]
+__all__ = [
+    "GRU",
+    "AdditiveAttention",
+    "AttentionCell",
+    "AttentionRNN",
+    "GRUCell",
+    "LengthMask",
+    "Maxout",
+]

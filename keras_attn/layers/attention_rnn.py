@@ -153,15 +153,17 @@ class AttentionRNN(keras.layers.Layer):
             )
             return (output, alignment), states
 
-        batch, source_length = ops.shape(inputs)[0], ops.shape(memory)[1]
+        batch, length = ops.shape(inputs)[:2]
+        source_length = ops.shape(memory)[1]
+        output_units = self.cell.cell.output_size + memory.shape[-1]
         at_rest = (
-            ops.zeros((batch, self._output_units(memory.shape)), dtype=self.compute_dtype),
-            ops.zeros((batch, source_length), dtype=self._alignment_dtype()),
+            ops.zeros((batch, output_units), dtype=self.compute_dtype),
+            ops.zeros((batch, source_length), dtype=self.cell.attention.compute_dtype),
         )
         (outputs, alignments), states = scan(
             step, inputs, _as_list(initial_state), mask=mask, initial_outputs=at_rest
         )  # (B, T, units + m), (B, T, S)
-        alignments = ops.reshape(alignments, (batch, -1, source_length))
+        alignments = ops.reshape(alignments, (batch, length, source_length))
         returned = [outputs]
         if self.return_alignments:
             returned.append(alignments)
