@@ -1,6 +1,4 @@
-"""Pairs of token sequences as padded batches of similar length."""
-
-from collections.abc import Sequence
+"""Pairs of token sequences as padded batches of equal length."""
 
 import tensorflow as tf
 
@@ -8,54 +6,65 @@ from keras_attn.text import END, PADDING, START
 
 
 def batches_of_pairs(
-    sources: tf.RaggedTensor,
-    targets: tf.RaggedTensor,
-    *,
-    boundaries: Sequence[int],
-    batch_size: int,
-    seed: int,
+    sources: tf.RaggedTensor, targets: tf.RaggedTensor, *, batch_size: int, seed: int
 ) -> tf.data.Dataset:
     """Endless shuffled batches for a sequence model; their order depends on the seed alone.
 
+    In every pass the pairs are shuffled, put in the order of their source lengths and cut into
+    batches, and the batches are shuffled: sources need next to no padding, and who meets whom and
+    when is new each time. The pairs left over, fewer than a batch, are others in every pass.
+
     Args:
-        sources, targets: (N, None) ids without start and end tokens.
-        boundaries: source lengths at which another bucket begins; a batch comes from one bucket and
-            is padded to its longest member.
+        sources, targets: (N, None) ids without start and end tokens, N at least `batch_size`.
         batch_size: pairs in a batch.
-        seed: of the order, which is another one in every pass.
+        seed: of the order.
 
     Returns:
         A dataset of `(inputs, labels, mask)`: inputs are the dict `source` (B, S),
         `source_lengths` (B,) and `target` (B, T), which begins with the start token; labels (B, T)
         end with the end token; the mask (B, T) is True at real labels. Sources end with the end
         token too.
+
+    Raises:
+        ValueError: if there are fewer pairs than a batch holds.
     """
-    pairs = tf.data.Dataset.from_tensor_slices((_ended(sources), _ended(targets)))
-    pairs = pairs.shuffle(sources.nrows(), seed=seed).repeat()
-    pairs = pairs.map(lambda source, target: (source, target), deterministic=True)
-    batches = pairs.bucket_by_sequence_length(
-        lambda source, target: tf.shape(source)[0],
-        bucket_boundaries=list(boundaries),
-        bucket_batch_sizes=[batch_size] * (len(boundaries) + 1),
-        padded_shapes=([None], [None]),
-        padding_values=(PADDING, PADDING),
-    )
-    return batches.map(_model_batch).prefetch(2)
+    if sources.nrows() < batch_size:
+        raise ValueError(
+            f"{int(sources.nrows())} pairs do not fill a batch. Received: batch_size={batch_size}"
+        )
+    sources, targets = _ended(sources), _ended(targets)
+    lengths = tf.cast(sources.row_lengths(), tf.int32)
+
+    def pass_over_data(number):
+        return tf.data.Dataset.from_tensor_slices(_batches(lengths, batch_size, seed, number))
+
+    def padded_batch(rows):
+        return model_batch(tf.gather(sources, rows), tf.gather(targets, rows))
+
+    return tf.data.Dataset.counter().flat_map(pass_over_data).map(padded_batch).prefetch(4)
+
+
+def model_batch(sources: tf.RaggedTensor, targets: tf.RaggedTensor):
+    """`(inputs, labels, mask)` of a sequence model from ended sources and targets (B, None)."""
+    labels = targets.to_tensor(PADDING)  # (B, T)
+    starts = tf.fill([tf.shape(labels)[0], 1], tf.constant(START, labels.dtype))
+    inputs = {
+        "source": sources.to_tensor(PADDING),  # (B, S)
+        "source_lengths": tf.cast(sources.row_lengths(), tf.int32),
+        "target": tf.concat([starts, labels[:, :-1]], axis=1),
+    }
+    return inputs, labels, tf.sequence_mask(targets.row_lengths(), tf.shape(labels)[1])
+
+
+def _batches(lengths: tf.Tensor, batch_size: int, seed: int, number: tf.Tensor) -> tf.Tensor:
+    """The rows of every batch of one pass: (batches, batch_size)."""
+    seed = tf.stack([tf.constant(seed, tf.int64), number])
+    order = tf.random.experimental.stateless_shuffle(tf.range(tf.size(lengths)), seed)
+    order = order[tf.size(lengths) % batch_size :]
+    order = tf.gather(order, tf.argsort(tf.gather(lengths, order), stable=True))
+    return tf.random.experimental.stateless_shuffle(tf.reshape(order, [-1, batch_size]), seed)
 
 
 def _ended(ids: tf.RaggedTensor) -> tf.RaggedTensor:
     ends = tf.fill([ids.nrows(), 1], tf.constant(END, ids.dtype))
     return tf.concat([ids, ends], axis=1)
-
-
-def _model_batch(source: tf.Tensor, target: tf.Tensor):
-    # The end token is the last of every sequence and stands nowhere else.
-    source_lengths = tf.argmax(source == END, axis=1, output_type=tf.int32) + 1
-    target_lengths = tf.argmax(target == END, axis=1, output_type=tf.int32) + 1
-    starts = tf.fill([tf.shape(target)[0], 1], START)
-    inputs = {
-        "source": source,
-        "source_lengths": source_lengths,
-        "target": tf.concat([starts, target[:, :-1]], axis=1),
-    }
-    return inputs, target, tf.sequence_mask(target_lengths, tf.shape(target)[1])

@@ -36,7 +36,7 @@ class Dates:
 
     def __init__(self, seed: int = 1, training_dates: int = 200_000, units: int = 32):
         self.settings = {"seed": seed, "training_dates": training_dates, "units": units}
-        self.steps = 6_000
+        self.steps = 4_000
 
     def prepare(self, run: RunDirectory) -> None:
         run.write_json("characters.json", source_characters())
@@ -62,7 +62,6 @@ class Dates:
         return batches_of_pairs(
             source.tokenize(tf.constant(texts)),
             target.tokenize(tf.constant(dates)),
-            boundaries=(10, 16, 24),
             batch_size=64,
             seed=self.settings["seed"],
         )

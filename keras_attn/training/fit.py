@@ -62,9 +62,9 @@ def fit(
     while step < steps and not model.stop_training:
         callbacks.on_train_batch_begin(step)
         total, count = train_step(next(batches))
-        step += 1
         logs = {"loss": float(total) / max(float(count), 1.0), "tokens": float(count)}
         callbacks.on_train_batch_end(step, logs)
+        step += 1
     callbacks.on_train_end()
     return step
 
