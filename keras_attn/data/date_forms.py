@@ -91,7 +91,8 @@ class Form:
     fields: tuple[Field, ...]
 
     def write(self, day: date, names: Names, random: Random) -> str:
-        return "".join([field(day, names, random) for field in self.fields])
+        text = "".join([field(day, names, random) for field in self.fields])
+        return text.replace(".-", "-")  # "13-Nov-1981" has no room for the stop of "Nov."
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ def add_noise(text: str, misspellings: Misspellings, random: Random) -> str:
     return text
 
 
-def without_accents(text: str) -> str:
-    """The text as it is typed on a keyboard without accents: "fevrier", "Marz"."""
-    return text.translate(_PLAIN_LETTERS)
+def without_accents(text: str) -> tuple[str, str]:
+    """The text as keyboards without accents type it: "fevrier", and "Marz" or "Maerz"."""
+    return text.translate(_PLAIN_LETTERS), text.replace("ä", "ae").translate(_PLAIN_LETTERS)
 
 
 def tabulate_misspellings(names: Mapping[str, int]) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -94,7 +94,7 @@ _PLAIN_LETTERS = _plain_letters()
 
 
 def _drop_accents(text: str, misspellings: Misspellings, random: Random) -> str:
-    return without_accents(text)
+    return random.choice(without_accents(text))
 
 
 def _misspell(text: str, misspellings: Misspellings, random: Random) -> str:
