@@ -26,10 +26,7 @@ _LONG_WORD = re.compile(rf"{_LETTER}{{{SHORTEST_MISSPELT},}}")
 _DROPPABLE = re.compile(rf",(?= )|(?<={_LETTER})\.(?=[ ,]|$)|(?<=\d)\.(?= {_LETTER})")
 _WORDS_AND_SPACES = re.compile(r"[^\W_]+(?: [^\W_]+)+")
 # Where a space can go and the parts still stand apart: after a mark, or between letter and digit.
-_SPARE_SPACE = re.compile(
-    rf"(?<=,) |(?<={_LETTER}\.) |(?<=\d\.) (?={_LETTER})"
-    rf"|(?<={_LETTER}) (?=[\d’'])|(?<=\d) (?={_LETTER})"
-)
+_SPARE_SPACE = re.compile(rf"(?<=[,.]) |(?<={_LETTER}) (?=[\d’'])|(?<=\d) (?={_LETTER})")
 
 
 def add_noise(text: str, misspellings: Misspellings, random: Random) -> str:

@@ -19,7 +19,7 @@ import zlib
 from datetime import date
 from random import Random
 
-from keras_attn.data.date_forms import read_languages
+from keras_attn.data.date_forms import Language, read_languages
 from keras_attn.data.date_noise import (
     Misspellings,
     add_noise,
@@ -91,7 +91,7 @@ def split_of(ordinal: int) -> str:
     return next(split for split, parts in SPLITS.items() if part in parts)
 
 
-def _write(day: date, language, random: Random) -> str:
+def _write(day: date, language: Language, random: Random) -> str:
     numeric = random.random() < NUMERIC_SHARE
     forms = language.forms[numeric, True]
     if day.year in TWO_DIGIT_YEARS:
