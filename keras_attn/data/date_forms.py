@@ -26,7 +26,7 @@ NUMERIC_PATTERNS = (
     *("y/M/d", "y/MM/dd", "y-MM-dd", "y-M-d", "y.MM.dd", "y.M.d", "E y-MM-dd", "EEEE, y/MM/dd"),
 )
 
-# One row an order: the month in the middle, the month in front, the year in front.
+# What a language has beside CLDR's own patterns.
 WORDED_PATTERNS = {
     "en": (
         *("d MMMM y", "d MMMM, y", "d MMM y", "d MMM yy", "d MMM ''yy", "E d MMM yy"),
@@ -64,7 +64,7 @@ MONTH_ABBREVIATIONS = {
     "fr": {1: ("jan.",), 2: ("fév.",), 7: ("juil.", "juill.")},
     "es": {9: ("sept.", "sep.")},
 }
-WEEKDAY_ABBREVIATIONS = {"en": {1: ("Tues", "Tues."), 3: ("Thu.", "Thur", "Thurs")}}
+WEEKDAY_ABBREVIATIONS = {"en": {1: ("Tues", "Tues."), 3: ("Thur", "Thurs", "Thurs.")}}
 
 # Languages whose people put a full stop behind an abbreviation where CLDR has none.
 STOPPED_LANGUAGES = ("en", "es")
@@ -91,7 +91,8 @@ class Form:
     fields: tuple[Field, ...]
 
     def write(self, day: date, names: Names, random: Random) -> str:
-        return "".join([field(day, names, random) for field in self.fields])
+        text = "".join([field(day, names, random) for field in self.fields])
+        return text.replace(".-", "-")  # "13-Nov-1981" has no room for the stop of "Nov."
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,7 @@ _LONG_WORD = re.compile(rf"{_LETTER}{{{SHORTEST_MISSPELT},}}")
 _DROPPABLE = re.compile(rf",(?= )|(?<={_LETTER})\.(?=[ ,]|$)|(?<=\d)\.(?= {_LETTER})")
 _WORDS_AND_SPACES = re.compile(r"[^\W_]+(?: [^\W_]+)+")
 # Where a space can go and the parts still stand apart: after a mark, or between letter and digit.
-_SPARE_SPACE = re.compile(
-    rf"(?<=,) |(?<={_LETTER}\.) |(?<=\d\.) (?={_LETTER})"
-    rf"|(?<={_LETTER}) (?=[\d’'])|(?<=\d) (?={_LETTER})"
-)
+_SPARE_SPACE = re.compile(rf"(?<=[,.]) |(?<={_LETTER}) (?=[\d’'])|(?<=\d) (?={_LETTER})")
 
 
 def add_noise(text: str, misspellings: Misspellings, random: Random) -> str:
@@ -40,9 +37,9 @@ def add_noise(text: str, misspellings: Misspellings, random: Random) -> str:
     return text
 
 
-def without_accents(text: str) -> str:
-    """The text as it is typed on a keyboard without accents: "fevrier", "Marz"."""
-    return text.translate(_PLAIN_LETTERS)
+def without_accents(text: str) -> tuple[str, str]:
+    """The text as keyboards without accents type it: "fevrier", and "Marz" or "Maerz"."""
+    return text.translate(_PLAIN_LETTERS), text.replace("ä", "ae").translate(_PLAIN_LETTERS)
 
 
 def tabulate_misspellings(names: Mapping[str, int]) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -94,7 +91,7 @@ _PLAIN_LETTERS = _plain_letters()
 
 
 def _drop_accents(text: str, misspellings: Misspellings, random: Random) -> str:
-    return without_accents(text)
+    return random.choice(without_accents(text))
 
 
 def _misspell(text: str, misspellings: Misspellings, random: Random) -> str:

@@ -19,7 +19,7 @@ import zlib
 from datetime import date
 from random import Random
 
-from keras_attn.data.date_forms import read_languages
+from keras_attn.data.date_forms import Language, read_languages
 from keras_attn.data.date_noise import (
     Misspellings,
     add_noise,
@@ -41,7 +41,7 @@ SPLITS = {"train": range(90), "validation": range(90, 95), "test": range(95, 100
 
 
 def write_dates(count: int, seed: int, split: str) -> list[tuple[str, str]]:
-    """Write `count` dates and their ISO 8601 form, the same for the same seed.
+    """Write `count` dates and their ISO 8601 form, the same for the same seed and Babel version.
 
     A day of the calendar belongs to one split, so that no date of "test" occurs in "train".
 
@@ -91,7 +91,7 @@ def split_of(ordinal: int) -> str:
     return next(split for split, parts in SPLITS.items() if part in parts)
 
 
-def _write(day: date, language, random: Random) -> str:
+def _write(day: date, language: Language, random: Random) -> str:
     numeric = random.random() < NUMERIC_SHARE
     forms = language.forms[numeric, True]
     if day.year in TWO_DIGIT_YEARS:
@@ -130,4 +130,6 @@ def _spellings(names: dict[str, dict[int, tuple[str, ...]]]) -> dict[str, int]:
         for number, spellings in width.items()
         for spelling in spellings
     }
-    return plain | {without_accents(name): number for name, number in plain.items()}
+    return plain | {
+        typed: number for name, number in plain.items() for typed in without_accents(name)
+    }
