@@ -46,7 +46,9 @@ _recipe_option = click.option("--recipe", help="Insist that the run is of this r
     show_default=True,
     help="Where the run, the exported model and the picture go.",
 )
-@click.option("--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]")
+@click.option(
+    "--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]"
+)
 def demo(directory: Path, steps: int | None):
     """Train a small model, export it, serve it, ask it, and draw what it looked at."""
     run_path = directory / "run"
@@ -71,7 +73,9 @@ def demo(directory: Path, steps: int | None):
     type=click.Path(path_type=Path),
     help="The run directory.  [default: runs/RECIPE]",
 )
-@click.option("--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]")
+@click.option(
+    "--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]"
+)
 def train(recipe_name: str, run_path: Path | None, steps: int | None):
     """Train RECIPE, or go on with it where it stopped."""
     _trained(recipe_name, run_path or Path("runs") / recipe_name, steps)
@@ -114,7 +118,9 @@ def export(run_path: Path, recipe: str | None, directory: Path):
 @main.command()
 @_run_option
 @_recipe_option
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="A .png or .svg file.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="A .png or .svg file."
+)
 @click.argument("texts", nargs=-1)
 def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...]):
     """Draw what the model looked at for each of TEXTS."""

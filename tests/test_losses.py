@@ -20,7 +20,10 @@ def test_mean_over_real_tokens_is_the_reference(case):
 def test_splitting_a_batch_changes_nothing(case):
     parts = [
         token_loss(
-            case["labels"][part], case["logits"][part], np.array(case["mask"][part]), _smoothing(case)
+            case["labels"][part],
+            case["logits"][part],
+            np.array(case["mask"][part]),
+            _smoothing(case),
         )
         for part in (slice(0, 1), slice(1, 3))
     ]
@@ -82,5 +85,5 @@ def test_a_mask_of_numbers_is_refused():
 
 
 def test_smoothing_outside_its_range_is_refused():
-    with pytest.raises(ValueError, match="Received: label_smoothing=1.0"):
+    with pytest.raises(ValueError, match=r"Received: label_smoothing=1\.0"):
         token_loss([[1]], [[[0.0, 1.0]]], None, label_smoothing=1.0)

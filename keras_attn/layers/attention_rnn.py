@@ -67,7 +67,7 @@ class AttentionCell(keras.layers.Layer):
                 "An attention cell is built by a call with inputs, states and memory. "
                 f"Received: memory_shape={memory_shape}"
             )
-        query_units = _as_list(self.cell.state_size)[0]
+        query_units = keras.tree.flatten(self.cell.state_size)[0]
         if not self.attention.built:
             self.attention.build((None, None, query_units), tuple(memory_shape))
         if not self.cell.built:
@@ -77,7 +77,9 @@ class AttentionCell(keras.layers.Layer):
         if keys is None:
             keys = self.attention.project_memory(memory, memory_mask)
         states = _as_list(states)
-        context, alignment = self.attention.attend(states[0], keys, memory, memory_mask)
+        context, alignment = self.attention.attend(
+            keras.tree.flatten(states)[0], keys, memory, memory_mask
+        )
         cell_inputs = ops.concatenate([inputs, context], axis=-1)  # (B, d + m)
         output, states = self.cell(cell_inputs, states, training=training)
         return ops.concatenate([output, context], axis=-1), alignment, _as_list(states)
@@ -140,9 +142,7 @@ class AttentionRNN(keras.layers.Layer):
         step_shape = (inputs_shape[0], inputs_shape[-1])
         self.cell.build(step_shape, memory_shape=tuple(memory_shape))
 
-    def call(
-        self, inputs, memory, mask=None, memory_mask=None, initial_state=None, training=None
-    ):
+    def call(self, inputs, memory, mask=None, memory_mask=None, initial_state=None, training=None):
         keys = self.cell.attention.project_memory(memory, memory_mask)
         if initial_state is None:
             initial_state = self.cell.get_initial_state(batch_size=ops.shape(inputs)[0])

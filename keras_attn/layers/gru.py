@@ -5,13 +5,10 @@ import functools
 import keras
 
 from keras_attn.layers import cudnn
-from keras_attn.layers.recurrent_checks import require_rate
-from keras_attn.layers.recurrent_checks import require_units
-from keras_attn.layers.recurrent_dropout import project_dropped
-from keras_attn.layers.recurrent_dropout import recurrent_masks
+from keras_attn.layers.recurrent_checks import require_rate, require_units
+from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_layer import RecurrentLayer
-from keras_attn.ops.recurrent import gru_step
-from keras_attn.ops.recurrent import gru_step_reset_after
+from keras_attn.ops.recurrent import gru_step, gru_step_reset_after
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -36,7 +36,7 @@ class Dates:
 
     def __init__(self, seed: int = 1, training_dates: int = 200_000, units: int = 32):
         self.settings = {"seed": seed, "training_dates": training_dates, "units": units}
-        self.steps = 4_000
+        self.steps = 3_000
 
     def prepare(self, run: RunDirectory) -> None:
         run.write_json("characters.json", source_characters())

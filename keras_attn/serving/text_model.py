@@ -60,7 +60,10 @@ class TextModel:
         found = {name: value.numpy() for name, value in self.align(tf.constant(texts)).items()}
         examples = []
         for row in range(len(texts)):
-            source_length, target_length = found["source_lengths"][row], found["target_lengths"][row]
+            source_length, target_length = (
+                found["source_lengths"][row],
+                found["target_lengths"][row],
+            )
             examples.append(
                 (
                     [token.decode() for token in found["source_tokens"][row, :source_length]],
@@ -122,6 +125,4 @@ class TextModel:
         )
 
     def _spell(self, hypotheses) -> tf.Tensor:
-        return self.target_tokenizer.detokenize(
-            hypotheses.tokens[:, 0], hypotheses.lengths[:, 0]
-        )
+        return self.target_tokenizer.detokenize(hypotheses.tokens[:, 0], hypotheses.lengths[:, 0])
