@@ -12,8 +12,8 @@ from urllib.parse import unquote_to_bytes
 from keras_attn.serving.errors import RequestError, bad_request, quote
 
 # Bytes patterns: IGNORECASE then knows ASCII letters only.
-_VERSION_OR_LABEL = rb"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
-_MODEL = rb"/v1/models/(?P<name>[^/:]+)" + _VERSION_OR_LABEL
+_VERSION_OR_LABEL = rb"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:?]+))?"
+_MODEL = rb"/v1/models/(?P<name>[^/:?]+)" + _VERSION_OR_LABEL
 _CALL = re.compile(_MODEL + rb":(?P<action>(?-i:classify|regress|predict))", re.IGNORECASE)
 _LOOK = re.compile(_MODEL + rb"(?:/(?P<action>metadata))?", re.IGNORECASE)
 _API = re.compile(rb"/v1/.*", re.IGNORECASE | re.DOTALL)
