@@ -14,8 +14,6 @@ import re
 
 from keras_attn.serving.errors import bad_request, quote
 
-# Only a number that matches can leave float64, or be too long for `int`; others need no look.
-_MAYBE_HUGE_NUMBER = re.compile(r"[0-9]{200}|[eE]\+?[0-9]{3}")
 # Spellings the standard parser does not know.
 _RARE_TOKEN = re.compile(r"Inf(?!inity)|-NaN")
 # A string (to be left alone, even without its end) or a rare token. Possessive, so that an
@@ -41,10 +39,9 @@ def read_json(body: bytes) -> object:
     text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     if _RARE_TOKEN.search(text):
         text = _STRING_OR_RARE_TOKEN.sub(_common_spelling, text)
-    decoder = _EXACT_DECODER if _MAYBE_HUGE_NUMBER.search(text) else _DECODER
     start = _WHITE_SPACE.match(text).end()
     try:
-        value, end = decoder.raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         if start == len(text):
             raise bad_request("JSON parse error: the request body is empty.") from None
@@ -98,7 +95,6 @@ def _number_without_fraction(token: str) -> int | float:
     return int(token) if len(token) <= 21 else _finite_float(token)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_first_wins)
-_EXACT_DECODER = json.JSONDecoder(
+_DECODER = json.JSONDecoder(
     object_pairs_hook=_first_wins, parse_float=_finite_float, parse_int=_number_without_fraction
 )

@@ -15,14 +15,9 @@ def test_every_float_reads_back_exactly_from_six_or_all_digits(dtype, digits):
     random = np.random.default_rng(7)
     size = np.dtype(dtype).itemsize
     any_bits = np.frombuffer(random.bytes(20_000 * size), dtype)
-    values = np.concatenate(
-        [
-            any_bits[np.isfinite(any_bits)],
-            random.normal(size=2000),
-            random.integers(-(10**7), 10**7, 2000),
-            [0.0, -0.0],
-        ]
-    ).astype(dtype)
+    whole = random.integers(-(10**7), 10**7, 2000)
+    values = [any_bits[np.isfinite(any_bits)], random.normal(size=2000), whole, [0.0, -0.0]]
+    values = np.concatenate(values).astype(dtype)
 
     texts = float_texts(values)
 
