@@ -21,7 +21,6 @@ Misspellings = Mapping[str, tuple[tuple[str, ...], ...]]
 _LETTER = r"[^\W\d_]"
 _WORD = re.compile(_LETTER + "+")
 _WORD_START = re.compile(rf"(?<!\w){_LETTER}")
-_LONG_WORD = re.compile(rf"{_LETTER}{{{SHORTEST_MISSPELT},}}")
 # A comma before a space; a full stop after a letter, or after a day that a month's name follows.
 _DROPPABLE = re.compile(rf",(?= )|(?<={_LETTER})\.(?=[ ,]|$)|(?<=\d)\.(?= {_LETTER})")
 _WORDS_AND_SPACES = re.compile(r"[^\W_]+(?: [^\W_]+)+")
@@ -95,7 +94,7 @@ def _drop_accents(text: str, misspellings: Misspellings, random: Random) -> str:
 
 
 def _misspell(text: str, misspellings: Misspellings, random: Random) -> str:
-    words = [word for word in _LONG_WORD.finditer(text) if word.group().lower() in misspellings]
+    words = [word for word in _WORD.finditer(text) if word.group().lower() in misspellings]
     if not words:
         return text
     word = random.choice(words)

@@ -224,6 +224,7 @@ def test_full_and_long_forms_are_those_of_babel(locale):
         ("de_AT", "d. MMMM y", date(1998, 1, 3), "3. Jänner 1998"),
         ("fr", "ddd MMMM y", date(2001, 1, 1), "1er janvier 2001"),
         ("fr", "'le' ddd MMMM y", date(1789, 7, 14), "le 14 juillet 1789"),
+        ("fr", "dd-MMM-y", date(1981, 11, 13), "13-nov-1981"),
         ("es", "d 'de' MMMM 'de' y", date(2024, 5, 2), "2 de mayo de 2024"),
         ("es", "ddd 'de' MMMM 'del' y", date(2021, 5, 21), "21 de mayo del 2021"),
     ],
@@ -234,6 +235,11 @@ def test_forms_that_cldr_lacks_are_written_as_people_write_them(locale, pattern,
     # An abbreviation has several spellings; the one meant here is among them.
     written = {form.write(day, languages[locale].names, Random(seed)) for seed in range(60)}
     assert text in written
+
+
+def test_abbreviations_between_hyphens_have_no_full_stop(clean):
+    assert any(re.search(r"-nov-", text) for text in clean)
+    assert not [text for text in clean if ".-" in text]
 
 
 def test_patterns_against_the_rule_are_refused():

@@ -1,0 +1,127 @@
+"""One loaded version of a model: its signatures, and calls to them."""
+
+import functools
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn.serving.errors import bad_request, from_operation, quote
+
+PREDICT_METHODS = {
+    "tensorflow/serving/predict",
+    "tensorflow/serving/classify",
+    "tensorflow/serving/regress",
+}
+MODEL_FILE = "saved_model.pb"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The data type of every input (`"float32"`, `"string"`, ...), and the function to call."""
+
+    inputs: Mapping[str, str]
+    function: object
+
+
+class Servable:
+    """A SavedModel that is loaded and can be called from several threads at once."""
+
+    def __init__(self, directory: Path):
+        """Load the SavedModel of `directory`; any failure is raised as TensorFlow raises it."""
+        self.version = int(directory.name)
+        self._definitions = _signature_definitions(directory)
+        self._model = _load(directory)
+        self._signatures = {
+            name: _signature(self._definitions[name], function)
+            for name, function in self._model.signatures.items()
+            if name in self._definitions
+        }
+
+    def signature(self, name: str) -> Signature:
+        """The signature called `name`.
+
+        Raises:
+            RequestError: status 400, if the model has no such signature.
+        """
+        if name not in self._signatures:
+            known = ", ".join(sorted(self._signatures))
+            raise bad_request(f"The model has no signature {quote(name)}; it has: {known}.")
+        return self._signatures[name]
+
+    def run(self, signature: Signature, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs of one call; string tensors are arrays of `bytes` objects.
+
+        Raises:
+            RequestError: if an operation fails, with the HTTP status of its error class.
+        """
+        import tensorflow as tf
+
+        try:
+            inputs = {
+                name: tf.constant(array, dtype=signature.inputs[name])
+                for name, array in arrays.items()
+            }
+            outputs = signature.function(**inputs)
+            return {name: _to_numpy(tensor) for name, tensor in outputs.items()}
+        except Exception as error:  # whatever the graph raises is a reply, never a crash
+            raise from_operation(error) from error
+
+    def metadata(self, name: str) -> dict:
+        """The metadata of this version as TensorFlow Serving prints it, for the model `name`."""
+        return {
+            "model_spec": {"name": name, "signature_name": "", "version": str(self.version)},
+            "metadata": {"signature_def": {"signature_def": self._signature_json}},
+        }
+
+    @functools.cached_property
+    def _signature_json(self) -> dict:
+        from google.protobuf import json_format
+
+        return {
+            name: json_format.MessageToDict(
+                definition,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+            for name, definition in sorted(self._definitions.items())
+        }
+
+
+def _signature_definitions(directory: Path) -> dict:
+    """The signatures that `saved_model.pb` declares for serving."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    message = saved_model_pb2.SavedModel()
+    message.ParseFromString((directory / MODEL_FILE).read_bytes())
+    for graph in message.meta_graphs:
+        if "serve" in graph.meta_info_def.tags:
+            return dict(graph.signature_def)
+    raise ValueError("it has no graph with the tag 'serve'")
+
+
+def _load(directory: Path):
+    import tensorflow as tf
+
+    if importlib.util.find_spec("tensorflow_text"):
+        import tensorflow_text  # noqa: F401  registers the operations of in-graph tokenisers
+
+    return tf.saved_model.load(str(directory), tags=["serve"])
+
+
+def _signature(definition, function) -> Signature:
+    import tensorflow as tf
+
+    inputs = {
+        name: tf.dtypes.as_dtype(info.dtype).name
+        for name, info in sorted(definition.inputs.items())
+    }
+    return Signature(inputs, function)
+
+
+def _to_numpy(tensor) -> np.ndarray:
+    value = tensor.numpy()
+    # A string scalar arrives as plain bytes, which numpy would turn into a fixed-width string.
+    return np.array(value, dtype=object) if isinstance(value, bytes) else np.asarray(value)
