@@ -9,8 +9,9 @@ from keras_attn.ops.masks import require_boolean
 def token_loss(labels, logits, mask, label_smoothing: float = 0.0, sample_weight=None):
     """Cross entropy of every real token, summed, and the number of real tokens.
 
-    `sum = - sum_bt m_bt w_b sum_v q_btv log softmax(logits_bt)_v` with
-    `q_btv = (1 - s) [v = label_bt] + s / V` for a label smoothing of s, and `count = sum_bt m_bt w_b`.
+    `sum = - sum_bt m_bt w_b sum_v q_btv log softmax(logits_bt)_v` and `count = sum_bt m_bt w_b`,
+    with `q_btv = (1 - s) [v = label_bt] + s / V` for a label smoothing of s.
+
     Their quotient is the mean over the real tokens however a batch is padded; add sums and counts
     over the parts of a batch first and divide once. Computed in float32 at least.
 

@@ -23,9 +23,9 @@ class RNNSearch(keras.Model):
     `s_i = GRU([E y_{i-1}; c_i], s_{i-1})`
     `t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)`,  `p(y_i) = softmax(W_o t_i)`  (equation 4)
 
-    The output layer reads s_i, as equation 4 has it (the appendix prints s_{i-1}). All weights of a
-    GRU are those of `keras_attn.layers.GRU`, whose update gate keeps the old state where the paper's
-    keeps the new one, which only renames `z` and `1 - z`.
+    The output layer reads s_i, as equation 4 has it (the appendix prints s_{i-1}). The weights of
+    the GRUs are those of `keras_attn.layers.GRU`, whose update gate keeps the old state where the
+    paper's keeps the new one, which only renames `z` and `1 - z`.
 
     Args:
         source_vocabulary_size: number of source ids.

@@ -1,4 +1,4 @@
-"""Serving: the embedded REST server that speaks TensorFlow Serving's contract.
+"""SavedModel export, and the embedded REST server that speaks TensorFlow Serving's contract.
 
 A name is imported when it is first used, so that the command line starts without TensorFlow, the
 HTTP server and the protobuf package.
@@ -8,6 +8,8 @@ import importlib
 
 _MODULES = {
     "AllVersions": "model_config",
+    "TextModel": "text_model",
+    "export": "saved_model",
     "LatestVersions": "model_config",
     "ModelConfig": "model_config",
     "SpecificVersions": "model_config",
