@@ -26,3 +26,28 @@ def cases(group: str, prefix: str = "") -> list:
 @pytest.fixture(autouse=True)
 def _seeded():
     keras.utils.set_random_seed(20261129)
+
+
+@pytest.fixture(scope="session")
+def dates_run(tmp_path_factory):
+    """The run directory of a small trained `dates` model; tests only read it."""
+    from road import train_small_dates
+
+    return train_small_dates(tmp_path_factory.mktemp("dates") / "run")
+
+
+@pytest.fixture(scope="session")
+def dates_text_model(dates_run):
+    from road import load_text_model
+
+    return load_text_model(dates_run)
+
+
+@pytest.fixture(scope="session")
+def dates_base_path(dates_text_model, tmp_path_factory):
+    """The base path of the small `dates` model, exported once as version 1."""
+    from keras_attn.serving import export
+
+    base_path = tmp_path_factory.mktemp("models") / "dates"
+    export(dates_text_model, base_path)
+    return base_path

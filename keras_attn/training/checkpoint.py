@@ -21,7 +21,7 @@ def save_checkpoint(
     arrays = {"step": np.int64(step)}
     for key, variables in _groups(model, optimizer).items():
         for index, variable in enumerate(variables):
-            arrays[f"{key}/{index}"] = keras.ops.convert_to_numpy(variable)
+            arrays[f"{key}/{index}"] = variable.value.numpy()
     with written_whole(path) as file:
         np.savez(file, **arrays)
 
@@ -58,7 +58,7 @@ def _read(path) -> dict[str, np.ndarray]:
             return dict(file)
     except FileNotFoundError as error:
         raise UserError(f"There is no checkpoint at {path}; train first.") from error
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is not a checkpoint of keras_attn: {error}.") from error
 
 

@@ -78,7 +78,13 @@ def _train_step(model, optimizer, objective, clip_norm, batch_spec) -> Callable:
         with tf.GradientTape() as tape:
             total, count = objective(model, batch)
             loss = total / tf.maximum(count, 1.0)
-        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        # Dense, for the norm of the slices of an embedding counts a token that occurs twice as two.
+        gradients = tape.gradient(
+            loss,
+            [variable.value for variable in variables],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         if clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, clip_norm)
         optimizer.apply(gradients, variables)
