@@ -250,11 +250,11 @@ def _ask_over_http(base_path: Path, texts):
 
 
 def _plot(text_model, texts, output: Path):
-    from keras_attn.analysis import plot_alignments
+    from keras_attn.analysis import plot_alignments, save_figure
     from keras_attn.training.files import written_whole
 
     if output.suffix not in (".png", ".svg"):
         raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
     figure = plot_alignments(text_model.alignments(texts))
     with written_whole(output) as file:
-        figure.savefig(file, format=output.suffix[1:], dpi=160)
+        save_figure(figure, file, output.suffix[1:])

@@ -6,7 +6,7 @@ from keras_attn.recipes.dates import Dates
 from keras_attn.recipes.run import load, train
 from keras_attn.training import RunDirectory
 
-STEPS = 250
+STEPS = 300
 
 ODD_TEXTS = [
     "",

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+CELL = 0.27  # inches, the side of a cell
+GAP = 0.3  # inches between two heat maps
+
 
 def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.ndarray]]):
     """A heat map for each example: source tokens from left to right, target tokens downwards.
@@ -13,7 +16,7 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
             weight of source token s for target token t; the rows need not sum to 1.
 
     Returns:
-        A `matplotlib.figure.Figure`; save it with `figure.savefig("alignment.png")`.
+        A `matplotlib.figure.Figure`; write it with `save_figure`, which crops it.
 
     Raises:
         ValueError: if there is no example or an alignment does not fit its tokens.
@@ -34,19 +37,56 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
                 "An alignment has a row for every target token and a column for every source "
                 f"token: {(len(target), len(source))}. Received: shape={np.shape(alignment)}"
             )
-    cell = 0.27  # inches
-    widths = [max(len(source), 6) * cell for source, _, _ in examples]
-    heights = [max(len(target), 4) * cell + 0.9 for _, target, _ in examples]
-    figure = Figure(figsize=(max(widths) + 1.6, sum(heights)), layout="constrained")
-    grid = figure.subplots(len(examples), 1, squeeze=False, height_ratios=heights)
-    for axes, (source, target, alignment) in zip(grid[:, 0], examples, strict=True):
-        image = axes.imshow(alignment, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-        axes.set_xticks(range(len(source)), [_shown(token) for token in source])
+    figure = Figure()
+    top = 0.0  # inches, downwards from the first heat map
+    for source, target, alignment in examples:
+        top += _label_height(source)
+        axes = _add_axes(figure, top, len(source), len(target))
+        image = axes.imshow(alignment, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+        axes.set_xticks(
+            range(len(source)), [_shown(token) for token in source], rotation=_rotation(source)
+        )
         axes.set_yticks(range(len(target)), [_shown(token) for token in target])
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
-        axes.set_anchor("W")
-    figure.colorbar(image, ax=grid[:, 0], label="weight", shrink=0.6 / len(examples) ** 0.5)
+        top += len(target) * CELL + GAP
+    _add_colorbar(figure, image, max(len(source) for source, _, _ in examples))
     return figure
+
+
+def save_figure(figure, file, file_format: str) -> None:
+    """Write a figure, cropped to what is on it, as "png" or "svg"."""
+    figure.savefig(file, format=file_format, dpi=160, bbox_inches="tight", pad_inches=0.15)
+
+
+def _add_axes(figure, top: float, columns: int, rows: int):
+    """Axes with square cells, their upper left corner `top` inches below that of the figure."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes(
+        (
+            0.0,
+            1 - (top + rows * CELL) / height,
+            columns * CELL / width,
+            rows * CELL / height,
+        )
+    )
+
+
+def _add_colorbar(figure, image, columns: int) -> None:
+    width, height = figure.get_size_inches()
+    bar = figure.add_axes(
+        (((columns + 1) * CELL) / width, 1 - 1.9 / height, 0.1 / width, 1.5 / height)
+    )
+    figure.colorbar(image, cax=bar, label="weight")
+
+
+def _rotation(tokens: Sequence[str]) -> int:
+    """Tokens of more than a character or two stand upright, so that they do not overlap."""
+    return 90 if max((len(token) for token in tokens if token != "</s>"), default=0) > 2 else 0
+
+
+def _label_height(tokens: Sequence[str]) -> float:
+    longest = max(map(len, tokens), default=0) if _rotation(tokens) else 1
+    return 0.2 + 0.09 * longest
 
 
 def _shown(token: str) -> str:

@@ -51,6 +51,7 @@ class ProgressBar(keras.callbacks.Callback):
             self._description, total=self._steps, completed=self._done, status=""
         )
         self._progress.start()
+        self._print_line()
 
     def on_train_batch_end(self, batch, logs=None):
         self._done = batch + 1
@@ -59,23 +60,23 @@ class ProgressBar(keras.callbacks.Callback):
         self._loss = smooth * (self._loss or 0.0) + (1 - smooth) * logs["loss"]
         self._progress.update(self._task, completed=self._done, status=self._status())
         now = time.monotonic()
-        if not self._console.is_terminal and now - self._logged >= self._log_seconds:
+        if now - self._logged >= self._log_seconds:
             self._logged = now
-            self._console.print(self._line())
+            self._print_line()
 
     def on_train_end(self, logs=None):
         self._progress.stop()
-        if not self._console.is_terminal:
-            self._console.print(self._line())
+        self._print_line()
 
-    def close(self):
-        """Give the terminal back, also when training was interrupted."""
-        self._progress.stop()
+    def _print_line(self):
+        """A line for a log; a terminal has the bar."""
+        if not self._console.is_terminal:
+            self._console.print(
+                f"{self._description}: step {self._done} of {self._steps}  {self._status()}",
+                soft_wrap=True,
+                highlight=False,
+            )
 
     def _status(self) -> str:
         speed = self._tokens / max(time.monotonic() - self._started, 1e-9)
-        loss = float("nan") if self._loss is None else self._loss
-        return f"loss {loss:.4f}  {speed:,.0f} tokens/s"
-
-    def _line(self) -> str:
-        return f"{self._description}: step {self._done} of {self._steps}, {self._status()}"
+        return "" if self._loss is None else f"loss {self._loss:.4f}  {speed:,.0f} tokens/s"
