@@ -223,6 +223,17 @@ def test_a_model_that_takes_too_long_is_answered_with_504(slow):
     assert slow.request("GET", "/v1/models/slow").status == 200
 
 
+def test_calls_that_never_end_do_not_use_up_the_threads(slow):
+    slow.predict({"inputs": 1}, model="slow")
+
+    with ThreadPoolExecutor(40) as pool:
+        endless = [{"inputs": 2**31 - 1}] * 40
+        statuses = list(pool.map(lambda body: slow.predict(body, model="slow").status, endless))
+
+    assert statuses == [504] * 40
+    _wait(lambda: slow.predict({"inputs": 3}, model="slow").status == 200)
+
+
 def _add(number):
     return lambda x: {"y": x + number}
 
