@@ -148,6 +148,12 @@ def test_a_body_over_the_limit_is_refused_and_the_server_lives(demo, monkeypatch
     assert demo.predict(_HALF).status == 200
 
 
+def test_gzip_is_never_unpacked_beyond_what_is_asked_for():
+    bomb = gzip.compress(bytes(10**7))
+
+    assert len(rest_app._Gunzip().feed(bomb, 1000)) == 1000
+
+
 @pytest.mark.parametrize("raw", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc3"])
 def test_bytes_that_are_not_utf8_reach_the_model_as_they_are(demo, raw):
     exact = demo.predict(b'{"signature_name": "s_bin", "inputs": ["' + raw + b'"]}')
