@@ -1,5 +1,6 @@
 """What a client is told when a request cannot be answered: an HTTP status and one sentence."""
 
+import json
 import re
 
 # TensorFlow's status codes (`tf.errors.OpError.error_code`) mapped to HTTP as TensorFlow
@@ -43,7 +44,7 @@ def bad_request(message: str) -> RequestError:
 
 def quote(value: object) -> str:
     """A received value as an error message repeats it: printable, and never long."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else json.dumps(value)
     if len(text) > _QUOTE_LIMIT:
         text = text[:_QUOTE_LIMIT] + "..."
     return repr(text) if isinstance(value, str) else text

@@ -191,7 +191,7 @@ def _check_types(leaves: list, allowed: set[type], dtype: str, where: str) -> No
     if set(map(type, leaves)) <= allowed:
         return
     wrong = next(leaf for leaf in leaves if type(leaf) not in allowed)
-    raise bad_request(f"{where} must be {dtype}. Received: {_kind(wrong)}: {quote(wrong)}.")
+    raise bad_request(f"{where} must be {dtype}. Received: {quote(wrong)}.")
 
 
 def _float_leaves(leaves: list, dtype: str, where: str) -> np.ndarray:

@@ -18,6 +18,7 @@ from keras_attn.serving.model_manager import ModelManager
 from keras_attn.serving.reply_json import write_predict_reply
 from keras_attn.serving.request_tensors import read_predict_request, signature_name
 from keras_attn.serving.rest_routes import Route, find_route, is_api_path
+from keras_attn.serving.servable import Cancellation
 
 MAX_BODY_BYTES = 64 * 2**20  # of a request body, before and after gzip
 # What is read (and thrown away) of a body that is too large, so that the client, which still
@@ -81,18 +82,25 @@ class RestApp:
         route = find_route(scope["method"], target)
         body = await _read_body(scope, receive)
         if route.action == "predict":
-            return await self._in_pool(self._predict, route, body)
+            return await self._predict_in_pool(route, body)
         return self._describe(route)
 
-    async def _in_pool(self, function: Callable[..., bytes], *arguments: object) -> bytes:
+    async def _predict_in_pool(self, route: Route, body: bytes) -> bytes:
         timeout = self._timeout_ms / 1000 if self._timeout_ms > 0 else None
-        work = asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+        cancellation = Cancellation()
+        work = asyncio.get_running_loop().run_in_executor(
+            self._pool, self._predict, route, body, cancellation
+        )
         try:
             return await asyncio.wait_for(work, timeout)
         except TimeoutError:
+            cancellation.cancel()
             raise RequestError(
                 504, f"The model did not answer within {self._timeout_ms} milliseconds."
             ) from None
+        except asyncio.CancelledError:  # the server stops and waits no longer
+            cancellation.cancel()
+            raise
 
     def _describe(self, route: Route) -> bytes:
         if route.action == "status":
@@ -102,13 +110,13 @@ class RestApp:
             return _json(servable.metadata(route.name))
         raise RequestError(501, f"This server has no {route.action}; use predict.")
 
-    def _predict(self, route: Route, body: bytes) -> bytes:
+    def _predict(self, route: Route, body: bytes, cancellation: Cancellation) -> bytes:
         request = read_json(body)
         name = signature_name(request)
         servable = self._manager.servable(route.name, route.version, route.label)
         signature = servable.signature(name)
         predict = read_predict_request(request, signature.inputs)
-        outputs = servable.run(signature, predict.arrays)
+        outputs = servable.run(signature, predict.arrays, cancellation)
         return write_predict_reply(outputs, predict.by_rows)
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,6 @@ import numpy as np
 
 from keras_attn.serving.errors import bad_request, from_operation, quote
 
-PREDICT_METHODS = {
-    "tensorflow/serving/predict",
-    "tensorflow/serving/classify",
-    "tensorflow/serving/regress",
-}
 MODEL_FILE = "saved_model.pb"
 
 
@@ -24,6 +19,25 @@ class Signature:
 
     inputs: Mapping[str, str]
     function: object
+
+
+class Cancellation:
+    """Stops the model call it is given to, from any thread, even in the middle of a loop."""
+
+    def __init__(self):
+        # TensorFlow has no public name for this; without it a call that never ends would hold a
+        # thread for ever.
+        from tensorflow.python.eager import cancellation
+
+        self._manager = cancellation.CancellationManager()
+
+    def cancel(self) -> None:
+        """Stop the call, or keep it from starting; nothing if it is done."""
+        self._manager.start_cancel()
+
+    def bind(self, function) -> Callable:
+        """The same function, stopped by `cancel`."""
+        return self._manager.get_cancelable_function(function)
 
 
 class Servable:
@@ -51,7 +65,12 @@ class Servable:
             raise bad_request(f"The model has no signature {quote(name)}; it has: {known}.")
         return self._signatures[name]
 
-    def run(self, signature: Signature, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(
+        self,
+        signature: Signature,
+        arrays: Mapping[str, np.ndarray],
+        cancellation: Cancellation,
+    ) -> dict[str, np.ndarray]:
         """The outputs of one call; string tensors are arrays of `bytes` objects.
 
         Raises:
@@ -64,7 +83,7 @@ class Servable:
                 name: tf.constant(array, dtype=signature.inputs[name])
                 for name, array in arrays.items()
             }
-            outputs = signature.function(**inputs)
+            outputs = cancellation.bind(signature.function)(**inputs)
             return {name: _to_numpy(tensor) for name, tensor in outputs.items()}
         except Exception as error:  # whatever the graph raises is a reply, never a crash
             raise from_operation(error) from error

@@ -148,6 +148,12 @@ def test_a_body_over_the_limit_is_refused_and_the_server_lives(demo, monkeypatch
     assert demo.predict(_HALF).status == 200
 
 
+def test_gzip_is_never_unpacked_beyond_what_is_asked_for():
+    bomb = gzip.compress(bytes(10**7))
+
+    assert len(rest_app._Gunzip().feed(bomb, 1000)) == 1000
+
+
 @pytest.mark.parametrize("raw", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc3"])
 def test_bytes_that_are_not_utf8_reach_the_model_as_they_are(demo, raw):
     exact = demo.predict(b'{"signature_name": "s_bin", "inputs": ["' + raw + b'"]}')
@@ -221,6 +227,17 @@ def test_a_model_that_takes_too_long_is_answered_with_504(slow):
     assert "300 milliseconds" in reply.error
     assert time.monotonic() - start < 5
     assert slow.request("GET", "/v1/models/slow").status == 200
+
+
+def test_calls_that_never_end_do_not_use_up_the_threads(slow):
+    slow.predict({"inputs": 1}, model="slow")
+
+    with ThreadPoolExecutor(40) as pool:
+        endless = [{"inputs": 2**31 - 1}] * 40
+        statuses = list(pool.map(lambda body: slow.predict(body, model="slow").status, endless))
+
+    assert statuses == [504] * 40
+    _wait(lambda: slow.predict({"inputs": 3}, model="slow").status == 200)
 
 
 def _add(number):
