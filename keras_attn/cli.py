@@ -4,6 +4,7 @@ TensorFlow is imported by the commands that need it, quietly, so that `--help` i
 """
 
 import json
+import signal
 import sys
 import urllib.request
 from pathlib import Path
@@ -24,6 +25,9 @@ class _Commands(click.Group):
             failure = click.ClickException(str(error))
             failure.exit_code = 2
             raise failure from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted; nothing is half-written.", err=True)
+            sys.exit(128 + signal.SIGINT)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -196,7 +200,7 @@ def _trained(recipe_name: str, run_path: Path, steps: int | None):
     run = RunDirectory(run_path)
     steps = steps or recipe.steps
     interruption = StopOnSignal()
-    reached = train(recipe, run, steps, [ProgressBar(recipe_name), interruption])
+    reached = train(recipe, run, steps, [interruption, ProgressBar(recipe_name)])
     if interruption.received is not None and reached < steps:
         click.echo(f"Stopped after step {reached}; the same command goes on from there.", err=True)
         sys.exit(128 + interruption.received)

@@ -1,0 +1,31 @@
+"""Where every benchmark's figures go: a table on the screen and a file that says how they came."""
+
+import json
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write_result(name: str, figures: dict, note: str = "") -> Path:
+    """Write `results/NAME.json`: the figures, the command that made them, the machine."""
+    path = RESULTS / f"{name}.json"
+    command = " ".join(["python", *(os.path.relpath(sys.argv[0], Path.cwd()), *sys.argv[1:])])
+    content = {
+        "command": command,
+        "machine": {
+            "cores": os.cpu_count(),
+            "processor": platform.machine(),
+            "python": platform.python_version(),
+            "tensorflow": version("tensorflow"),
+            "keras": version("keras"),
+        },
+        "note": note,
+        "figures": figures,
+    }
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    print(f"Wrote {path}")
+    return path
