@@ -6,8 +6,7 @@ one for all blocks of the kernel, or one for each block if `recurrent_dropout` i
 
 from keras import ops
 
-from keras_attn.ops.recurrent import project
-from keras_attn.ops.recurrent import project_blocks
+from keras_attn.ops.recurrent import project, project_blocks
 
 
 def drop_inputs(cell, inputs, training) -> list:
