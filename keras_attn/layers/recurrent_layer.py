@@ -125,7 +125,17 @@ class RecurrentLayer(keras.layers.RNN):
             outputs = ops.where(mask, outputs, ops.zeros_like(outputs))
         return ops.flip(outputs, axis=1) if self.go_backwards else outputs
 
+    def _require_batch_of_states(self, batch_size):
+        expected = self.states[0].shape[0]
+        if batch_size not in (None, expected):
+            raise ValueError(
+                f"A stateful layer keeps the batch size with which it was built, {expected}. "
+                f"Received: sequences of batch size {batch_size}"
+            )
+
     def _starting_states(self, sequences, initial_state) -> list:
+        if self.stateful:
+            self._require_batch_of_states(sequences.shape[0])
         given = self.states if initial_state is None and self.stateful else initial_state
         given = [] if given is None else _as_list(given)
         if initial_state is not None:

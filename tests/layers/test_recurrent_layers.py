@@ -307,6 +307,7 @@ BAD_CALLS = {
         lambda layer: layer(6, stateful=True)(keras.Input((5, 4))),
         r"sequences.shape=\(None, 5, 4\)",
     ),
+    "stateful-batch": (lambda layer: _two_batch_sizes(layer(6, stateful=True)), "batch size 2"),
     "unroll": (lambda layer: _call_of_unknown_length(layer(6, unroll=True)), "unroll=True"),
     "no-states": (lambda layer: layer(6)(INPUTS, initial_state=[]), "0 tensors"),
     "many-states": (lambda layer: layer(6)(INPUTS, initial_state=[INPUTS[:, 0]] * 4), "4 tensors"),
@@ -316,6 +317,11 @@ BAD_CALLS = {
     "float-mask": (lambda layer: layer(6)(INPUTS, mask=MASK.astype("float32")), "dtype="),
     "mask-rank": (lambda layer: layer(6)(INPUTS, mask=MASK[..., None]), "mask.shape="),
 }
+
+
+def _two_batch_sizes(layer):
+    layer(INPUTS)
+    layer(INPUTS[:2])
 
 
 def _call_of_unknown_length(layer):
