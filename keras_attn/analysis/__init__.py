@@ -1,5 +1,6 @@
-"""What a trained model looks at, and how its gradients flow."""
+"""What models look at and how their gradients flow, in numbers and plots."""
 
 from keras_attn.analysis.alignment import plot_alignments, save_figure
+from keras_attn.analysis.gradient_flow import gradient_norms, plot_gradient_flow
 
-__all__ = ["plot_alignments", "save_figure"]
+__all__ = ["gradient_norms", "plot_alignments", "plot_gradient_flow", "save_figure"]

@@ -7,6 +7,7 @@ import keras
 from keras_attn.layers import cudnn
 from keras_attn.layers.recurrent_checks import require_rate, require_units
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
+from keras_attn.layers.recurrent_initializer import at_least_float32
 from keras_attn.layers.recurrent_layer import RecurrentLayer
 from keras_attn.ops.recurrent import gru_step, gru_step_reset_after
 
@@ -114,6 +115,31 @@ class GRUCell(keras.layers.GRUCell):
             seed=seed,
             **kwargs,
         )
+
+    def build(self, input_shape):
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(input_shape[-1], 3 * self.units),
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.recurrent_kernel = self.add_weight(
+            name="recurrent_kernel",
+            shape=(self.units, 3 * self.units),
+            initializer=at_least_float32(self.recurrent_initializer),
+            regularizer=self.recurrent_regularizer,
+            constraint=self.recurrent_constraint,
+        )
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias",
+                shape=(2, 3 * self.units) if self.reset_after else (3 * self.units,),
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
 
     def project(self, inputs, training=False):
         """The part of the gates that comes from the inputs: (B, [T,] D) -> (B, [T,] 3 * units)."""

@@ -59,10 +59,8 @@ def require_states(shapes, sizes, batch_size, required: int):
             f"Received: initial_state of {len(shapes)} tensors of shapes {shapes}"
         )
     for shape, size in zip(shapes, sizes, strict=False):
-        batch_agrees = len(shape) == 2 and (
-            None in (shape[0], batch_size) or shape[0] == batch_size
-        )
-        if not batch_agrees or shape[1] not in (None, size):
+        size_fits = len(shape) == 2 and shape[1] in (None, size)
+        if not size_fits or (shape[0] != batch_size and None not in (shape[0], batch_size)):
             wanted = [(batch_size, size) for size in sizes[: len(shapes)]]
             raise ValueError(
                 f"The states of `initial_state` must have the shapes {wanted}. "

@@ -9,7 +9,8 @@ from keras_attn.ops.masks import require_boolean
 from keras_attn.ops.scan import scan
 
 
-def _of_cell(name: str) -> property:
+def of_cell(name: str) -> property:
+    """A property of a layer that reads the attribute of its cell."""
     return property(lambda layer: getattr(layer.cell, name), doc=f"`{name}` of the cell.")
 
 
@@ -32,21 +33,21 @@ class RecurrentLayer(keras.layers.RNN):
     `go_backwards` reverses the mask with the sequence. Keras differs in all three.
     """
 
-    units = _of_cell("units")
-    activation = _of_cell("activation")
-    recurrent_activation = _of_cell("recurrent_activation")
-    use_bias = _of_cell("use_bias")
-    kernel_initializer = _of_cell("kernel_initializer")
-    recurrent_initializer = _of_cell("recurrent_initializer")
-    bias_initializer = _of_cell("bias_initializer")
-    kernel_regularizer = _of_cell("kernel_regularizer")
-    recurrent_regularizer = _of_cell("recurrent_regularizer")
-    bias_regularizer = _of_cell("bias_regularizer")
-    kernel_constraint = _of_cell("kernel_constraint")
-    recurrent_constraint = _of_cell("recurrent_constraint")
-    bias_constraint = _of_cell("bias_constraint")
-    dropout = _of_cell("dropout")
-    recurrent_dropout = _of_cell("recurrent_dropout")
+    units = of_cell("units")
+    activation = of_cell("activation")
+    recurrent_activation = of_cell("recurrent_activation")
+    use_bias = of_cell("use_bias")
+    kernel_initializer = of_cell("kernel_initializer")
+    recurrent_initializer = of_cell("recurrent_initializer")
+    bias_initializer = of_cell("bias_initializer")
+    kernel_regularizer = of_cell("kernel_regularizer")
+    recurrent_regularizer = of_cell("recurrent_regularizer")
+    bias_regularizer = of_cell("bias_regularizer")
+    kernel_constraint = of_cell("kernel_constraint")
+    recurrent_constraint = of_cell("recurrent_constraint")
+    bias_constraint = of_cell("bias_constraint")
+    dropout = of_cell("dropout")
+    recurrent_dropout = of_cell("recurrent_dropout")
 
     def __init__(self, cell, use_cudnn="auto", **kwargs):
         super().__init__(cell, **kwargs)
@@ -124,11 +125,20 @@ class RecurrentLayer(keras.layers.RNN):
             outputs = ops.where(mask, outputs, ops.zeros_like(outputs))
         return ops.flip(outputs, axis=1) if self.go_backwards else outputs
 
+    def _require_batch_of_states(self, batch_size):
+        expected = self.states[0].shape[0]
+        if batch_size not in (None, expected):
+            raise ValueError(
+                f"A stateful layer keeps the batch size with which it was built, {expected}. "
+                f"Received: sequences of batch size {batch_size}"
+            )
+
     def _starting_states(self, sequences, initial_state) -> list:
-        given = self.states if self.stateful else []
+        if self.stateful:
+            self._require_batch_of_states(sequences.shape[0])
+        given = self.states if initial_state is None and self.stateful else initial_state
+        given = [] if given is None else _as_list(given)
         if initial_state is not None:
-            given = _as_list(initial_state)
-        if given:
             self._require_states([state.shape for state in given], sequences.shape)
         left_out = self.get_initial_state(ops.shape(sequences)[0])[len(given) :]
         dtype = self.cell.compute_dtype

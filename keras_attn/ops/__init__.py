@@ -1,11 +1,13 @@
 """Pure functions of tensors: no state, no layers."""
 
-from keras_attn.ops.recurrent import gru_step, gru_step_reset_after, project
+from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step, project
 from keras_attn.ops.scan import scan
 
 __all__ = [
+    "LSTMForm",
     "gru_step",
     "gru_step_reset_after",
+    "lstm_step",
     "project",
     "scan",
 ]
