@@ -74,5 +74,6 @@ def _operation_sentence(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     wrapped = lines and lines[0].startswith(("Graph execution error", "Detected at node"))
     sentence = (lines[-1] if wrapped else lines[0]) if lines else ""
+    sentence = re.sub(r"\{\{function_node [^}]*\}\}\s*", "", sentence)
     sentence = re.sub(r"__inference_\w+", "the model", sentence)
     return sentence[:_MESSAGE_LIMIT]

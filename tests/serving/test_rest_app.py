@@ -148,10 +148,20 @@ def test_a_body_over_the_limit_is_refused_and_the_server_lives(demo, monkeypatch
     assert demo.predict(_HALF).status == 200
 
 
-def test_gzip_is_never_unpacked_beyond_what_is_asked_for():
-    bomb = gzip.compress(bytes(10**7))
+def test_a_gzip_bomb_is_not_unpacked_beyond_the_limit(demo, monkeypatch):
+    monkeypatch.setattr(rest_app, "MAX_BODY_BYTES", 10_000)
+    unpacked = []
+    feed = rest_app._Gunzip.feed
 
-    assert len(rest_app._Gunzip().feed(bomb, 1000)) == 1000
+    def record(self, data, limit):
+        unpacked.append(feed(self, data, limit))
+        return unpacked[-1]
+
+    monkeypatch.setattr(rest_app._Gunzip, "feed", record)
+    reply = demo.predict(gzip.compress(bytes(10**7)), headers={"Content-Encoding": "gzip"})
+
+    assert reply.status == 413
+    assert len(b"".join(unpacked)) == 10_001
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc3"])

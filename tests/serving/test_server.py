@@ -1,9 +1,12 @@
 """Starting and stopping."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from pathlib import Path
 
@@ -83,6 +86,24 @@ def test_the_background_server_stops(demo_directory):
 
     with pytest.raises(OSError):  # noqa: PT011  refused or reset
         urllib.request.urlopen(f"{url}/v1/models/demo", timeout=10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_as_soon_as_the_server_is_ready_is_not_lost(demo_directory, number):
+    rescue = threading.Timer(10, os.kill, (os.getpid(), signal.SIGTERM))
+    rescue.start()
+    handler = signal.getsignal(number)
+
+    start = time.monotonic()
+    serve(
+        [ModelConfig("demo", demo_directory)],
+        port=0,
+        ready=lambda url: signal.raise_signal(number),
+    )
+    rescue.cancel()
+
+    assert time.monotonic() - start < 8
+    assert signal.getsignal(number) is handler
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
