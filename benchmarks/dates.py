@@ -1,6 +1,6 @@
 """The demo's claim: how long `keras-attn demo` takes, and how many unseen dates it reads.
 
-    python benchmarks/dates.py
+python benchmarks/dates.py
 """
 
 import re
