@@ -5,12 +5,16 @@ from keras import ops
 
 from keras_attn.layers import (
     GRU,
+    LSTM,
     AdditiveAttention,
     AttentionRNN,
     GRUCell,
     LengthMask,
+    LSTMCell,
     Maxout,
 )
+
+CELLS = {"gru": (GRU, GRUCell), "lstm": (LSTM, LSTMCell)}
 
 
 class RNNSearch(keras.Model):
@@ -35,6 +39,10 @@ class RNNSearch(keras.Model):
         decoder_units: units of the decoder (1000).
         attention_units: width of the alignment model (1000).
         readout_units: width of the maxout readout (500).
+        cell: "gru" as in the paper, or "lstm", whose first cell state is 0.
+        tie_embeddings: whether the output layer's weights are the target embedding (Press and Wolf
+            2017); `readout_units` must equal `embedding_dim`.
+        share_embeddings: whether source and target have one vocabulary and one embedding.
         dropout: share of the embedded inputs and of the readout dropped in training.
 
     Call arguments, a dict:
@@ -45,6 +53,10 @@ class RNNSearch(keras.Model):
 
     Returns:
         logits (B, T, target_vocabulary_size), float32.
+
+    Raises:
+        ValueError: if the cell is unknown, or sizes that must be equal for tied or shared
+            embeddings are not.
 
     Example:
         >>> model = RNNSearch(20, 10, embedding_dim=8, encoder_units=8, decoder_units=8,
@@ -68,9 +80,17 @@ class RNNSearch(keras.Model):
         decoder_units: int = 1000,
         attention_units: int = 1000,
         readout_units: int = 500,
+        cell: str = "gru",
+        tie_embeddings: bool = False,
+        share_embeddings: bool = False,
         dropout: float = 0.0,
         **kwargs,
     ):
+        _check(
+            cell,
+            (tie_embeddings, embedding_dim, readout_units),
+            (share_embeddings, source_vocabulary_size, target_vocabulary_size),
+        )
         self.settings = {
             "source_vocabulary_size": source_vocabulary_size,
             "target_vocabulary_size": target_vocabulary_size,
@@ -79,28 +99,42 @@ class RNNSearch(keras.Model):
             "decoder_units": decoder_units,
             "attention_units": attention_units,
             "readout_units": readout_units,
+            "cell": cell,
+            "tie_embeddings": tie_embeddings,
+            "share_embeddings": share_embeddings,
             "dropout": dropout,
         }
         layers = keras.layers
-        self.source_embedding = layers.Embedding(
-            source_vocabulary_size, embedding_dim, name="source_embedding"
+        recurrent_layer, recurrent_cell = CELLS[cell]
+        self.target_embedding = layers.ReversibleEmbedding(
+            target_vocabulary_size,
+            embedding_dim,
+            tie_weights=True,
+            reverse_dtype="float32",
+            name="target_embedding",
+        )
+        self.source_embedding = (
+            self.target_embedding
+            if share_embeddings
+            else layers.Embedding(source_vocabulary_size, embedding_dim, name="source_embedding")
         )
         self.source_mask = LengthMask(name="source_mask")
         self.encoder = layers.Bidirectional(
-            GRU(encoder_units, return_sequences=True), name="encoder"
+            recurrent_layer(encoder_units, return_sequences=True), name="encoder"
         )
         self.first_state = layers.Dense(decoder_units, "tanh", name="first_state")
-        self.target_embedding = layers.Embedding(
-            target_vocabulary_size, embedding_dim, name="target_embedding"
-        )
         self.decoder = AttentionRNN(
-            GRUCell(decoder_units), AdditiveAttention(attention_units), name="decoder"
+            recurrent_cell(decoder_units), AdditiveAttention(attention_units), name="decoder"
         )
         self.readout = layers.Dense(2 * readout_units, name="readout")
         self.maxout = Maxout(2, name="maxout")
         self.dropout = layers.Dropout(dropout, name="dropout")
-        self.output_projection = layers.Dense(
-            target_vocabulary_size, dtype="float32", name="output_projection"
+        self.output_projection = (
+            None
+            if tie_embeddings
+            else layers.Dense(
+                target_vocabulary_size, use_bias=False, dtype="float32", name="output_projection"
+            )
         )
 
         inputs = {
@@ -108,7 +142,7 @@ class RNNSearch(keras.Model):
             "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
             "target": keras.Input((None,), dtype="int32", name="target"),
         }
-        super().__init__(inputs, self.output_projection(self.features(inputs)), **kwargs)
+        super().__init__(inputs, self._predict(self.features(inputs)), **kwargs)
 
     def features(self, inputs, training: bool | None = None):
         """The readout t_i, from which the output layer predicts: (B, T, readout_units)."""
@@ -118,10 +152,17 @@ class RNNSearch(keras.Model):
             embedded,
             annotations,
             memory_mask=mask,
-            initial_state=[self._first_state(annotations)],
+            initial_state=self._first_states(annotations),
             training=training,
         )  # (B, T, decoder_units + 2 encoder_units)
         return self._read_out(outputs, embedded, training)
+
+    @property
+    def output_table(self):
+        """The output layer's weights, (target_vocabulary_size, readout_units)."""
+        if self.output_projection is None:
+            return self.target_embedding.embeddings
+        return ops.transpose(self.output_projection.kernel)
 
     def encode(self, inputs) -> dict:
         """What the decoder may look at: annotations (B, S, 2 encoder_units), their keys, the mask.
@@ -134,25 +175,25 @@ class RNNSearch(keras.Model):
 
     def initial_state(self, memory: dict) -> dict:
         """The decoder's state before the first token."""
-        return {"memory": memory, "hidden": self._first_state(memory["annotations"])}
+        return {"memory": memory, "decoder": self._first_states(memory["annotations"])}
 
     def step(self, tokens, state: dict):
         """One token each: tokens (B,) -> logits (B, V), the next state, alignment (B, S)."""
         memory = state["memory"]
         embedded = self.target_embedding(tokens)
-        output, alignment, (hidden,) = self.decoder.cell(
+        output, alignment, decoder_states = self.decoder.cell(
             embedded,
-            [state["hidden"]],
+            state["decoder"],
             memory["annotations"],
             memory_mask=memory["mask"],
             keys=memory["keys"],
             training=False,
         )
-        logits = self.output_projection(self._read_out(output, embedded, False))
-        return logits, {"memory": memory, "hidden": hidden}, alignment
+        logits = self._predict(self._read_out(output, embedded, False))
+        return logits, {"memory": memory, "decoder": decoder_states}, alignment
 
     def get_config(self):
-        return {**self.settings, "name": self.name, "dtype": self.dtype_policy.name}
+        return {**self.settings, "name": self.name}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -166,10 +207,34 @@ class RNNSearch(keras.Model):
     def _embed(self, embedding, ids, training):
         return self.dropout(embedding(ids), training=training)
 
-    def _first_state(self, annotations):
-        backward_units = self.settings["encoder_units"]
-        return self.first_state(annotations[:, 0, -backward_units:])  # the backward state at j = 1
+    def _first_states(self, annotations) -> list:
+        """The decoder's states before the first token, s_0 from the backward state at j = 1."""
+        hidden = self.first_state(annotations[:, 0, -self.settings["encoder_units"] :])
+        others = len(keras.tree.flatten(self.decoder.cell.state_size)) - 1
+        return [hidden, *(ops.zeros_like(hidden) for _ in range(others))]
+
+    def _predict(self, features):
+        if self.output_projection is None:
+            return self.target_embedding(features, reverse=True)
+        return self.output_projection(features)
 
     def _read_out(self, outputs, embedded, training):
         together = ops.concatenate([outputs, embedded], axis=-1)
         return self.dropout(self.maxout(self.readout(together)), training=training)
+
+
+def _check(cell, tied: tuple, shared: tuple) -> None:
+    if cell not in CELLS:
+        raise ValueError(f"The cell is one of {', '.join(CELLS)}. Received: cell={cell!r}")
+    tie_embeddings, embedding_dim, readout_units = tied
+    if tie_embeddings and embedding_dim != readout_units:
+        raise ValueError(
+            "Tied embeddings need a readout as wide as the embedding. "
+            f"Received: embedding_dim={embedding_dim}, readout_units={readout_units}"
+        )
+    share_embeddings, source_size, target_size = shared
+    if share_embeddings and source_size != target_size:
+        raise ValueError(
+            "Shared embeddings need one vocabulary for both sides. Received: "
+            f"source_vocabulary_size={source_size}, target_vocabulary_size={target_size}"
+        )

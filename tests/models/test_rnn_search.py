@@ -9,26 +9,41 @@ from keras_attn.models import RNNSearch
 BATCH, SOURCE, TARGET, VOCABULARY = 3, 6, 5, 11
 
 
+OPTIONS = {
+    "paper": {},
+    "lstm": {"cell": "lstm"},
+    "tied": {"tie_embeddings": True, "embedding_dim": 9},
+    "shared": {"share_embeddings": True, "source_vocabulary_size": VOCABULARY},
+}
+
+
 @pytest.fixture(scope="module")
 def model():
+    return _model()
+
+
+def _model(**options):
     keras.utils.set_random_seed(1)
-    return RNNSearch(
-        13, VOCABULARY, embedding_dim=8, encoder_units=6, decoder_units=10, attention_units=7,
-        readout_units=9, dropout=0.4,
-    )  # fmt: skip
+    sizes = {
+        "source_vocabulary_size": 13, "target_vocabulary_size": VOCABULARY, "embedding_dim": 8,
+        "encoder_units": 6, "decoder_units": 10, "attention_units": 7, "readout_units": 9,
+    }  # fmt: skip
+    return RNNSearch(**{**sizes, "dropout": 0.4, **options})
 
 
 @pytest.fixture(scope="module")
 def inputs():
     generator = np.random.default_rng(0)
     return {
-        "source": generator.integers(3, 13, (BATCH, SOURCE)).astype("int32"),
+        "source": generator.integers(3, VOCABULARY, (BATCH, SOURCE)).astype("int32"),
         "source_lengths": np.array([6, 3, 1], "int32"),
         "target": generator.integers(3, VOCABULARY, (BATCH, TARGET)).astype("int32"),
     }
 
 
-def test_stepping_with_a_state_equals_teacher_forcing(model, inputs):
+@pytest.mark.parametrize("option", OPTIONS)
+def test_stepping_with_a_state_equals_teacher_forcing(option, inputs):
+    model = _model(**OPTIONS[option])
     logits = model(inputs)
     state = model.initial_state(model.encode(inputs))
     for t in range(TARGET):
@@ -75,7 +90,7 @@ def test_weights_are_those_of_the_paper(model):
         + gru(embedding + 2 * encoder, decoder)
         + attention * (decoder + 2 * encoder + 1)  # W_a, U_a, v
         + 2 * readout * (decoder + embedding + 2 * encoder + 1)  # U_o, V_o, C_o
-        + VOCABULARY * (readout + 1)
+        + VOCABULARY * readout
     )  # fmt: skip
     assert model.count_params() == expected
 
@@ -85,7 +100,7 @@ def test_the_first_state_is_read_from_the_backward_state_at_the_first_word(model
     backward = memory["annotations"][:, 0, 6:]
     kernel, bias = model.first_state.get_weights()
     expected = np.tanh(backward @ kernel + bias)
-    np.testing.assert_allclose(model.initial_state(memory)["hidden"], expected, atol=1e-6)
+    np.testing.assert_allclose(model.initial_state(memory)["decoder"][0], expected, atol=1e-6)
 
 
 def test_dropout_acts_in_training_only(model, inputs):
@@ -93,7 +108,9 @@ def test_dropout_acts_in_training_only(model, inputs):
     assert np.abs(model(inputs, training=True) - model(inputs)).max() > 1e-3
 
 
-def test_saving_keeps_every_output(model, inputs, tmp_path):
+@pytest.mark.parametrize("option", OPTIONS)
+def test_saving_keeps_every_output(option, inputs, tmp_path):
+    model = _model(**OPTIONS[option])
     model.save(tmp_path / "model.keras")
     reloaded = keras.models.load_model(
         tmp_path / "model.keras", custom_objects={"RNNSearch": RNNSearch}
@@ -139,3 +156,30 @@ def test_greedy_search_is_repeated_argmax_of_teacher_forcing(model, inputs):
             tokens[:, t + 1] = best
         running = t < found.lengths[:, 0].numpy()
         np.testing.assert_array_equal(found.tokens[:, 0, t].numpy()[running], best[running])
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_output_table_makes_the_logits_of_the_features(option, inputs):
+    model = _model(**OPTIONS[option])
+    logits = tf.matmul(model.features(inputs), model.output_table, transpose_b=True)
+    np.testing.assert_allclose(logits, model(inputs), atol=1e-6)
+
+
+def test_tied_and_shared_embeddings_are_stored_once():
+    untied, tied = _model(embedding_dim=9), _model(**OPTIONS["tied"])
+    assert untied.count_params() - tied.count_params() == 9 * VOCABULARY
+    apart, shared = _model(source_vocabulary_size=VOCABULARY), _model(**OPTIONS["shared"])
+    assert apart.count_params() - shared.count_params() == 8 * VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("options", "received"),
+    [
+        ({"cell": "rnn"}, "cell='rnn'"),
+        ({"tie_embeddings": True}, "embedding_dim=8, readout_units=9"),
+        ({"share_embeddings": True}, "source_vocabulary_size=13, target_vocabulary_size=11"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, received):
+    with pytest.raises(ValueError, match=f"Received: {received}"):
+        _model(**options)
