@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import cases
+from reference import cases
 
 from keras_attn.losses import token_loss
 

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from conftest import cases
+from reference import cases
 
 from keras_attn.layers import AdditiveAttention
 

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import cases
 from gradient_check import check_gradients
+from reference import cases
 
 from keras_attn.layers import GRU, GRUCell
 
