@@ -56,7 +56,7 @@ _recipe_option = click.option("--recipe", help="Insist that the run is of this r
 def demo(directory: Path, steps: int | None):
     """Train a small model, export it, serve it, ask it, and draw what it looked at."""
     run_path = directory / "run"
-    text_model, recipe = _trained("dates", run_path, steps)
+    recipe, text_model = _trained("dates", run_path, steps, None)
     _print_metrics(recipe.evaluate(text_model))
     version = _export(text_model, directory / "models" / "dates")
     _ask_over_http(directory / "models" / "dates", recipe.samples)
@@ -80,9 +80,10 @@ def demo(directory: Path, steps: int | None):
 @click.option(
     "--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]"
 )
-def train(recipe_name: str, run_path: Path | None, steps: int | None):
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Minutes of training.")
+def train(recipe_name: str, run_path: Path | None, steps: int | None, minutes: float | None):
     """Train RECIPE, or go on with it where it stopped."""
-    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps)
+    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps, minutes)
 
 
 @main.command()
@@ -188,24 +189,22 @@ def serve(
     )
 
 
-def _trained(recipe_name: str, run_path: Path, steps: int | None):
+def _trained(recipe_name: str, run_path: Path, steps: int | None, minutes: float | None):
+    """Train a recipe, or exit if a signal ended it; return it with its model."""
     from keras_attn.recipes import make_recipe, require_name
 
     require_name(recipe_name)  # before the slow import
     _import_tensorflow()
     from keras_attn.recipes.run import load, train
-    from keras_attn.training import ProgressBar, RunDirectory, StopOnSignal
+    from keras_attn.training import Budget, RunDirectory
 
-    recipe = make_recipe(recipe_name)
-    run = RunDirectory(run_path)
-    steps = steps or recipe.steps
-    interruption = StopOnSignal()
-    reached = train(recipe, run, steps, [interruption, ProgressBar(recipe_name)])
-    if interruption.received is not None and reached < steps:
-        click.echo(f"Stopped after step {reached}; the same command goes on from there.", err=True)
-        sys.exit(128 + interruption.received)
-    recipe, text_model = load(run)
-    return text_model, recipe
+    recipe, run = make_recipe(recipe_name), RunDirectory(run_path)
+    budget = Budget(steps, minutes) if steps or minutes else recipe.budget
+    signal_number = train(recipe, run, budget)
+    if signal_number is not None:
+        click.echo("Stopped; the same command goes on from here.", err=True)
+        sys.exit(128 + signal_number)
+    return load(run)
 
 
 def _loaded(run_path: Path, recipe_name: str | None):

@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_attn.recipes.dates import Dates
 from keras_attn.recipes.run import load, train
-from keras_attn.training import RunDirectory
+from keras_attn.training import Budget, RunDirectory
 
 STEPS = 300
 
@@ -27,7 +27,7 @@ ODD_TEXTS = [
 def train_small_dates(directory):
     """The run directory of a model that has begun to read dates."""
     run = RunDirectory(directory)
-    train(Dates(training_dates=20_000), run, STEPS)
+    train(Dates(training_dates=20_000), run, Budget(steps=STEPS))
     return run
 
 

@@ -44,20 +44,24 @@ def test_the_demo_trains_exports_serves_asks_and_draws(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path, number):
-    command = [*KERAS_ATTN, "train", "dates", "--run", "run", "--steps", "200"]
+    command = [*KERAS_ATTN, "train", "dates", "--run", "run", "--steps"]
+    subprocess.run([*command, "2"], cwd=tmp_path, check=True, stderr=subprocess.PIPE)
+    command.append("200")
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    assert "step 0 of 200" in process.stderr.readline()
+    assert "step 2 of 200" in process.stderr.readline()
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    sentence = errors.strip().splitlines()[-1]
-    assert sentence.startswith("Stopped after step ")
+    *_, last_status, sentence = errors.strip().splitlines()
+    assert sentence == "Stopped; the same command goes on from here."
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "best.npz",
         "characters.json",
         "last.npz",
         "settings.json",
     ]
-    step = int(sentence.removeprefix("Stopped after step ").split(";")[0])
+    step = int(last_status.split()[2])
+    assert step >= 2
     again = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert f"step {step} of 200" in again.stderr.readline()
     again.kill()
@@ -90,7 +94,7 @@ def test_a_run_of_another_recipe_is_one_sentence(dates_run):
 
 def test_a_run_of_other_settings_is_one_sentence(dates_run):
     result = _run("train", "dates", "--run", dates_run.path, "--steps", "7")
-    _assert_one_sentence(result, "other settings", "steps")
+    _assert_one_sentence(result, "other settings", "training_dates")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict", "export", "plot"])

@@ -1,5 +1,8 @@
 """dates: human dates in four languages to ISO 8601, a character RNNsearch trained in minutes."""
 
+import math
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
@@ -8,7 +11,7 @@ from keras_attn.data.sequence_pairs import batches_of_pairs
 from keras_attn.models import RNNSearch
 from keras_attn.serving.text_model import TextModel
 from keras_attn.text import CharacterTokenizer
-from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training import Budget, RunDirectory, token_objective
 
 TARGET_LENGTH = len("1998-03-03") + 1  # with the end token
 
@@ -23,7 +26,9 @@ class Dates:
     """
 
     name = "dates"
+    budget = Budget(steps=3_000)
     clip_norm = 1.0
+    validations = 2
     max_source_length = 64
     samples = (
         "Dienstag, 3. März 1998",
@@ -36,10 +41,10 @@ class Dates:
 
     def __init__(self, seed: int = 1, training_dates: int = 200_000, units: int = 32):
         self.settings = {"seed": seed, "training_dates": training_dates, "units": units}
-        self.steps = 3_000
 
     def prepare(self, run: RunDirectory) -> None:
-        run.write_json("characters.json", source_characters())
+        if not run.has("characters.json"):
+            run.write_json("characters.json", source_characters())
 
     def build(self, run: RunDirectory) -> keras.Model:
         keras.utils.set_random_seed(self.settings["seed"])
@@ -66,18 +71,27 @@ class Dates:
             seed=self.settings["seed"],
         )
 
-    def optimizer(self, steps: int) -> keras.optimizers.Optimizer:
-        schedule = keras.optimizers.schedules.CosineDecay(
-            6e-3 / 20, steps, alpha=0.01, warmup_target=6e-3, warmup_steps=steps // 20
-        )
-        return keras.optimizers.Adam(schedule)
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        return keras.optimizers.Adam()
+
+    def learning_rate(self, used: float, step: int) -> float:
+        return 6e-3 * min(1.0, (step + 1) / 100) * (1 + math.cos(math.pi * used)) / 2
+
+    def objective(self) -> Callable:
+        return token_objective()
 
     def text_model(self, model: keras.Model, run: RunDirectory) -> TextModel:
         return TextModel(model, *self._tokenizers(run), self.max_source_length, TARGET_LENGTH)
 
+    def validate(self, text_model: TextModel) -> dict[str, float]:
+        return self._exact_match(text_model, "validation", 500)
+
     def evaluate(self, text_model: TextModel, count: int = 2_000) -> dict[str, float]:
         """The share of dates of days never trained on whose whole answer is right."""
-        texts, dates = zip(*write_dates(count, self.settings["seed"], "test"), strict=True)
+        return self._exact_match(text_model, "test", count)
+
+    def _exact_match(self, text_model: TextModel, split: str, count: int) -> dict[str, float]:
+        texts, dates = zip(*write_dates(count, self.settings["seed"], split), strict=True)
         answers = text_model.translate(tf.constant(texts))["text"].numpy()
         right = sum(a.decode() == d for a, d in zip(answers, dates, strict=True))
         return {"exact_match": right / count}

@@ -1,13 +1,13 @@
 """What every recipe offers to the commands."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import keras
 import tensorflow as tf
 
 from keras_attn.serving.text_model import TextModel
-from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training import Budget, RunDirectory
 
 
 class Recipe(Protocol):
@@ -15,20 +15,22 @@ class Recipe(Protocol):
 
     Attributes:
         name: as it stands on the command line.
-        settings: what makes two runs different, as JSON; also the arguments of the class.
-        steps: training steps by default.
+        settings: what makes two runs different, as JSON; also the arguments of the recipe.
+        budget: how long it trains by default.
         clip_norm: largest norm of the gradient.
+        validations: how often it is validated while it trains.
         samples: inputs worth showing.
     """
 
     name: str
     settings: dict
-    steps: int
+    budget: Budget
     clip_norm: float
+    validations: int
     samples: Sequence[str]
 
     def prepare(self, run: RunDirectory) -> None:
-        """Make what training and serving need (vocabularies) and keep it in the run directory."""
+        """Make what training and serving need in the run directory, unless it is there."""
 
     def build(self, run: RunDirectory) -> keras.Model:
         """The model, untrained."""
@@ -36,11 +38,20 @@ class Recipe(Protocol):
     def batches(self, run: RunDirectory) -> tf.data.Dataset:
         """Endless training batches, their order a function of the settings."""
 
-    def optimizer(self, steps: int) -> keras.optimizers.Optimizer:
-        """The optimiser of a run of so many steps."""
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The optimiser; its learning rate is set before every step."""
+
+    def learning_rate(self, used: float, step: int) -> float:
+        """The learning rate when a share of the budget is used."""
+
+    def objective(self) -> Callable:
+        """`objective(model, batch) -> (sum, count)`."""
 
     def text_model(self, model: keras.Model, run: RunDirectory) -> TextModel:
         """The model that takes and gives text."""
 
+    def validate(self, text_model: TextModel) -> dict[str, float]:
+        """Metrics on validation data; by the first, higher is better, the best is kept."""
+
     def evaluate(self, text_model: TextModel) -> dict[str, float]:
-        """Metrics on data that training never sees."""
+        """Metrics on test data, which nothing was chosen by."""

@@ -1,57 +1,69 @@
 """A recipe run in a directory: trained, gone on with, and loaded again."""
 
-from collections.abc import Iterable
-
-import keras
-
 from keras_attn.errors import UserError
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.recipe import Recipe
 from keras_attn.serving.text_model import TextModel
-from keras_attn.training.checkpoint import load_checkpoint, save_checkpoint
-from keras_attn.training.fit import fit
-from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training import (
+    Budget,
+    KeepCheckpoints,
+    Pace,
+    ProgressBar,
+    RunDirectory,
+    StopOnSignal,
+    fit,
+    load_checkpoint,
+)
 
 
-def train(
-    recipe: Recipe,
-    run: RunDirectory,
-    steps: int,
-    callbacks: Iterable[keras.callbacks.Callback] = (),
-) -> int:
-    """Train a recipe to `steps`, from its last checkpoint if there is one, and save it.
+def train(recipe: Recipe, run: RunDirectory, budget: Budget) -> int | None:
+    """Train a recipe until its budget is used up, from its last checkpoint if there is one.
+
+    Ctrl-C and SIGTERM end the training after the running step, with a checkpoint.
 
     Returns:
-        The step reached: less than `steps` if a callback stopped the training.
+        The number of the signal that ended the training, or None.
 
     Raises:
         UserError: if the directory belongs to another recipe or other settings.
     """
-    run.begin(recipe.name, {**recipe.settings, "steps": steps})
-    if not run.last_checkpoint.exists():
-        recipe.prepare(run)
-    model = recipe.build(run)
-    optimizer = recipe.optimizer(steps)
+    run.begin(recipe.name, recipe.settings)
+    recipe.prepare(run)
+    model, optimizer = recipe.build(run), recipe.optimizer()
     optimizer.build(model.trainable_variables)
-    step = 0
+    progress = {"step": 0, "seconds": 0.0, "best": float("-inf")}
     if run.last_checkpoint.exists():
-        step = load_checkpoint(run.last_checkpoint, model, optimizer)
-    if step < steps:
-        step = fit(
-            model,
-            recipe.batches(run),
-            steps,
-            optimizer=optimizer,
-            clip_norm=recipe.clip_norm,
-            initial_step=step,
-            callbacks=callbacks,
-        )
-        save_checkpoint(run.last_checkpoint, model, optimizer, step)
-    return step
+        progress = load_checkpoint(run.last_checkpoint, model, optimizer)
+    step = int(progress["step"])
+    if budget.used(step, progress["seconds"]) >= 1.0:
+        return None
+    pace = Pace(budget, recipe.learning_rate, progress["seconds"])
+    bar = ProgressBar(recipe.name, used=lambda: pace.used)
+    text_model = recipe.text_model(model, run)
+    keeping = KeepCheckpoints(
+        run,
+        pace,
+        validate=lambda: recipe.validate(text_model),
+        validations=recipe.validations,
+        best=progress["best"],
+        report=bar.show,
+    )
+    interruption = StopOnSignal()
+    fit(
+        model,
+        recipe.batches(run),
+        budget.steps,
+        optimizer=optimizer,
+        objective=recipe.objective(),
+        clip_norm=recipe.clip_norm,
+        initial_step=step,
+        callbacks=[interruption, pace, bar, keeping],
+    )
+    return interruption.received if pace.used < 1.0 else None
 
 
 def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, TextModel]:
-    """The recipe of a run directory and its trained model.
+    """The recipe of a run directory and its trained model: the best, or else the last.
 
     Raises:
         UserError: if there is no trained run, or it is not of the recipe that was asked for.
@@ -61,10 +73,10 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
         raise UserError(
             f"{run.path} is a run of the recipe {description['recipe']!r}, not of {recipe_name!r}."
         )
-    settings = {k: v for k, v in description["settings"].items() if k != "steps"}
-    recipe = make_recipe(description["recipe"], **settings)
-    if not run.last_checkpoint.exists():
+    recipe = make_recipe(description["recipe"], **description["settings"])
+    checkpoint = run.best_checkpoint if run.best_checkpoint.exists() else run.last_checkpoint
+    if not checkpoint.exists():
         raise UserError(f"{run.path} has no checkpoint yet; train first.")
     model = recipe.build(run)
-    load_checkpoint(run.last_checkpoint, model)
+    load_checkpoint(checkpoint, model)
     return recipe, recipe.text_model(model, run)

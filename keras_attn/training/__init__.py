@@ -1,12 +1,17 @@
 """The training loop, checkpoints and run directories."""
 
+from keras_attn.training.budget import Budget, Pace, warmed_up_then_linear
 from keras_attn.training.checkpoint import load_checkpoint, save_checkpoint
 from keras_attn.training.fit import fit, token_objective
 from keras_attn.training.interruption import StopOnSignal
+from keras_attn.training.keeping import KeepCheckpoints
 from keras_attn.training.progress import ProgressBar
 from keras_attn.training.run_directory import RunDirectory
 
 __all__ = [
+    "Budget",
+    "KeepCheckpoints",
+    "Pace",
     "ProgressBar",
     "RunDirectory",
     "StopOnSignal",
@@ -14,4 +19,5 @@ __all__ = [
     "load_checkpoint",
     "save_checkpoint",
     "token_objective",
+    "warmed_up_then_linear",
 ]

@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import keras
@@ -15,10 +16,19 @@ def save_checkpoint(
     path: str | os.PathLike,
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    step: int,
+    progress: Mapping[str, float],
 ) -> None:
-    """Write weights, dropout seeds, the optimiser's state and the step, whole or not at all."""
-    arrays = {"step": np.int64(step)}
+    """Write weights, dropout seeds, the optimiser's state and the progress, whole or not at all.
+
+    Args:
+        path: the file, `.npz`.
+        model, optimizer: what is trained; the optimiser has been built.
+        progress: numbers that say how far the run is, `{"step": 100}` for example.
+
+    Raises:
+        UserError: if the disk is full or the place cannot be written.
+    """
+    arrays = {f"progress/{name}": np.float64(value) for name, value in progress.items()}
     for key, variables in _groups(model, optimizer).items():
         for index, variable in enumerate(variables):
             arrays[f"{key}/{index}"] = variable.value.numpy()
@@ -30,8 +40,8 @@ def load_checkpoint(
     path: str | os.PathLike,
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer | None = None,
-) -> int:
-    """Set a model (and an optimiser that has been built) to a checkpoint; return its step.
+) -> dict[str, float]:
+    """Set a model (and an optimiser that has been built) to a checkpoint; return its progress.
 
     Raises:
         UserError: if the file cannot be read or was made by a model of other shapes.
@@ -42,7 +52,12 @@ def load_checkpoint(
         _check(path, key, variables, values, arrays)
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-    return int(arrays["step"])
+    prefix = "progress/"
+    return {
+        name.removeprefix(prefix): float(value)
+        for name, value in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def _groups(model, optimizer) -> dict[str, list]:

@@ -21,7 +21,7 @@ def token_objective(label_smoothing: float = 0.0) -> Callable:
 def fit(
     model: keras.Model,
     dataset: tf.data.Dataset,
-    steps: int,
+    steps: int | None,
     *,
     optimizer: keras.optimizers.Optimizer,
     objective: Callable | None = None,
@@ -29,7 +29,7 @@ def fit(
     initial_step: int = 0,
     callbacks: Iterable[keras.callbacks.Callback] = (),
 ) -> int:
-    """Train a model from `initial_step` to `steps` and return the step that was reached.
+    """Train a model from step `initial_step` to `steps` and return the step that was reached.
 
     Each step minimises `sum / count` of the objective over the whole batch, the gradient clipped to
     a global norm of `clip_norm` before the optimiser sees it.
@@ -38,7 +38,7 @@ def fit(
         model: any Keras model.
         dataset: endless batches; those of the first `initial_step` steps are skipped, so that a
             run which continues sees the batches it would have seen.
-        steps: the step at which training ends.
+        steps: the step at which training ends; None if a callback ends it.
         optimizer: a Keras optimiser.
         objective: `objective(model, batch) -> (sum, count)`; `token_objective()` by default.
         clip_norm: the largest norm of the gradient, or None.
@@ -59,7 +59,7 @@ def fit(
     step = initial_step
     callbacks.on_train_begin()
     batches = iter(dataset.skip(initial_step))
-    while step < steps and not model.stop_training:
+    while (steps is None or step < steps) and not model.stop_training:
         callbacks.on_train_batch_begin(step)
         total, count = train_step(next(batches))
         logs = {"loss": float(total) / max(float(count), 1.0), "tokens": float(count)}

@@ -21,6 +21,7 @@ class RunDirectory:
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
         self.last_checkpoint = self.path / "last.npz"
+        self.best_checkpoint = self.path / "best.npz"
 
     @property
     def exists(self) -> bool:
@@ -64,6 +65,10 @@ class RunDirectory:
         if not isinstance(found, dict) or not {"recipe", "settings"} <= set(found):
             raise UserError(f"{self.path / 'settings.json'} does not describe a run of keras_attn.")
         return found
+
+    def has(self, name: str) -> bool:
+        """Whether a file of that name has been written."""
+        return (self.path / name).is_file()
 
     def write_json(self, name: str, content) -> None:
         with written_whole(self.path / name) as file:

@@ -19,7 +19,7 @@ def _model(units=2):
 def _saved(path, units=2):
     model, optimizer = _model(units), keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
-    save_checkpoint(path, model, optimizer, 7)
+    save_checkpoint(path, model, optimizer, {"step": 7, "seconds": 0.1})
     return model
 
 
@@ -27,7 +27,7 @@ def test_weights_seeds_optimiser_and_step_come_back_exactly(tmp_path):
     model = _saved(tmp_path / "last.npz")
     other, optimizer = _model(), keras.optimizers.Adam()
     optimizer.build(other.trainable_variables)
-    assert load_checkpoint(tmp_path / "last.npz", other, optimizer) == 7
+    assert load_checkpoint(tmp_path / "last.npz", other, optimizer) == {"step": 7, "seconds": 0.1}
     assert len(other.variables) == 3  # kernel, bias, dropout seed
     for got, expected in zip(other.variables, model.variables, strict=True):
         np.testing.assert_array_equal(got.numpy(), expected.numpy())

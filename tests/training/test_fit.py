@@ -63,12 +63,12 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path):
 
     first, optimizer = _model(), keras.optimizers.Adam(0.05)
     fit(first, _batches(), 5, optimizer=optimizer)
-    save_checkpoint(tmp_path / "last.npz", first, optimizer, 5)
+    save_checkpoint(tmp_path / "last.npz", first, optimizer, {"step": 5})
 
     second, optimizer = _model(), keras.optimizers.Adam(0.05)
     optimizer.build(second.trainable_variables)
-    step = load_checkpoint(tmp_path / "last.npz", second, optimizer)
-    fit(second, _batches(), 12, optimizer=optimizer, initial_step=step)
+    progress = load_checkpoint(tmp_path / "last.npz", second, optimizer)
+    fit(second, _batches(), 12, optimizer=optimizer, initial_step=int(progress["step"]))
     for got, expected in zip(_weights(second), _weights(whole), strict=True):
         np.testing.assert_array_equal(got, expected)
 

@@ -1,0 +1,101 @@
+"""How long a run may train, and the learning rate on the way."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import keras
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The end of a training run: so many steps, or so many minutes of training, what comes first.
+
+    Args:
+        steps: optimiser steps, or None for no limit.
+        minutes: minutes of wall-clock time, validation and checkpoints included, added up over the
+            sessions of an interrupted run; or None for no limit.
+
+    Raises:
+        ValueError: if both are None or one is not positive.
+
+    Example:
+        >>> Budget(steps=100).used(step=25, seconds=7.0)
+        0.25
+    """
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self):
+        if self.steps is None and self.minutes is None:
+            raise ValueError("A budget has steps or minutes. Received: steps=None, minutes=None")
+        for name in ("steps", "minutes"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"A budget is positive. Received: {name}={value}")
+
+    def used(self, step: int, seconds: float) -> float:
+        """The share of the budget that is used, 1 at its end."""
+        shares = [0.0]
+        if self.steps is not None:
+            shares.append(step / self.steps)
+        if self.minutes is not None:
+            shares.append(seconds / (60 * self.minutes))
+        return min(max(shares), 1.0)
+
+
+def warmed_up_then_linear(peak: float, warmup_steps: int) -> Callable[[float, int], float]:
+    """A learning rate that rises for so many steps and falls to 0 as the budget is used up.
+
+    `rate(used, step) = peak * min(step / warmup_steps, 1) * (1 - used)`
+    """
+
+    def rate(used: float, step: int) -> float:
+        return peak * min((step + 1) / warmup_steps, 1.0) * max(1.0 - used, 1e-3)
+
+    return rate
+
+
+class Pace(keras.callbacks.Callback):
+    """Sets the learning rate before every step and ends training when the budget is used up.
+
+    Args:
+        budget: of the run.
+        learning_rate: `learning_rate(used, step)`, the share of the budget used and the steps done.
+        seconds: used in earlier sessions.
+    """
+
+    def __init__(
+        self, budget: Budget, learning_rate: Callable[[float, int], float], seconds: float = 0.0
+    ):
+        super().__init__()
+        self.budget = budget
+        self._learning_rate = learning_rate
+        self._earlier = seconds
+        self._started: float | None = None
+        self.step = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, all sessions together."""
+        running = 0.0 if self._started is None else time.monotonic() - self._started
+        return self._earlier + running
+
+    @property
+    def used(self) -> float:
+        """The share of the budget that is used."""
+        return self.budget.used(self.step, self.seconds)
+
+    def on_train_begin(self, logs=None):
+        self._started = time.monotonic()
+        self.step = self.params.get("initial_step", 0)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        rate = self._learning_rate(self.used, batch)
+        self.model.optimizer.learning_rate.assign(rate)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.step = batch + 1
+        if self.used >= 1.0:
+            self.model.stop_training = True
