@@ -159,12 +159,10 @@ class RecurrentLayer(keras.layers.RNN):
     def get_config(self):
         config = super().get_config()
         del config["cell"]
-        of_cell = self.cell.get_config()
-        regularizer = keras.regularizers.serialize(self.activity_regularizer)
         return {
-            **of_cell,
+            **self.cell.get_config(),
             **config,
-            "activity_regularizer": regularizer,
+            "activity_regularizer": keras.regularizers.serialize(self.activity_regularizer),
             "use_cudnn": self.use_cudnn,
         }
 
