@@ -80,14 +80,21 @@ def main():
         first, last = values[0], values[-1]
         print(f"{name:32}{first:12.2e}{last:12.2e}{first / last:12.2e}")
 
+    steps = np.linspace(0, options.length - 1, 12).astype(int)
     result = {
         "claim": "gradient of a unit vector times the last output, at every input step",
         "command": shlex.join(["python", "benchmarks/gradient_flow.py", *sys.argv[1:]]),
         "seed": options.seed,
-        "versions": {"python": platform.python_version(), "tensorflow": tf.__version__,
-                     "keras": keras.__version__},
-        "norms": {name: [float(f"{v:.4g}") for v in values] for name, values in norms.items()},
-    }  # fmt: skip
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+        },
+        "steps": (steps + 1).tolist(),
+        "norms": {
+            name: [float(f"{v:.3e}") for v in values[steps]] for name, values in norms.items()
+        },
+    }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
     print(f"numbers: {RESULTS}")

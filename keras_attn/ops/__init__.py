@@ -1,6 +1,6 @@
 """Pure functions of tensors: no state, no layers."""
 
-from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step, project
+from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step
 from keras_attn.ops.scan import scan
 
 __all__ = [
@@ -8,6 +8,5 @@ __all__ = [
     "gru_step",
     "gru_step_reset_after",
     "lstm_step",
-    "project",
     "scan",
 ]
