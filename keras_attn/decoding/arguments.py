@@ -1,5 +1,7 @@
 """Checks of the arguments that all searches share."""
 
+import math
+
 import tensorflow as tf
 
 
@@ -41,3 +43,31 @@ def start_tokens(start_id, batch_size):
             f"Received: start_id.shape={tokens.shape}"
         )
     return tf.broadcast_to(tokens, [batch_size])
+
+
+def static_integer_at_least(value, minimum: int, name: str) -> int:
+    """`value`, which decides a shape: it must be known when the search is built."""
+    if tf.get_static_value(value) is None:
+        raise ValueError(
+            f"{name} must be known when the search is built, an int. Received: {name}={value}"
+        )
+    return integer_at_least(value, minimum, name)
+
+
+def number(value, name: str, minimum=None, above=None, most=None):
+    """A finite number, or a scalar tensor, whose bounds are checked as far as it is known."""
+    static = tf.get_static_value(value)
+    if static is None:
+        return tf.cast(value, tf.float32)
+    bounds = {"of at least": minimum, "above": above, "of at most": most}
+    fits = (
+        math.isfinite(static)
+        and (minimum is None or static >= minimum)
+        and (above is None or static > above)
+        and (most is None or static <= most)
+    )
+    if not fits:
+        given = [f" {word} {bound}" for word, bound in bounds.items() if bound is not None]
+        wanted = "a finite number" + " and".join(given)
+        raise ValueError(f"{name} must be {wanted}. Received: {name}={static}")
+    return float(static)

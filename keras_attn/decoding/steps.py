@@ -34,12 +34,18 @@ def peek(step, tokens, state):
     """What the first step returns, and a step that does not compute it again.
 
     The loop has to know before it is built whether there is attention and how large the
-    vocabulary is. Eagerly the first step is computed and handed out when the loop asks for it;
-    in a graph it is traced into a scratch graph that is thrown away.
+    vocabulary is. Eagerly the first step is computed, and handed out when the loop asks for it;
+    in a graph it is traced into a scratch graph that is thrown away: only what is known of its
+    shapes may be used.
     """
-    if not tf.executing_eagerly():
-        with tf.__internal__.FuncGraph("first_step").as_default():
-            return call_step(step, tokens, state), step
+    if tf.executing_eagerly():
+        return compute_ahead(step, tokens, state)
+    with tf.__internal__.FuncGraph("first_step").as_default():
+        return call_step(step, tokens, state), step
+
+
+def compute_ahead(step, tokens, state):
+    """What the first step returns, and a step that returns it when it is first called."""
     first = call_step(step, tokens, state)
     pending = [first]
 
