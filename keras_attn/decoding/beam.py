@@ -12,7 +12,7 @@ from keras_attn.decoding.path import buffer
 from keras_attn.decoding.penalties import coverage_penalty as coverage_of
 from keras_attn.decoding.penalties import length_penalty as normalized
 from keras_attn.decoding.state import StateNest
-from keras_attn.decoding.steps import call_step, compute_ahead, normalizer, peek
+from keras_attn.decoding.steps import call_step, compute_ahead, normalizer, peek, without_nan
 
 _NEVER = -float("inf")
 
@@ -180,7 +180,8 @@ def beam_search(
         unknown = tf.math.is_nan(tf.reshape(norm.log_sum, [batch_size, width]) + penalty)
         broken = beams.broken | tf.reduce_any(alive & unknown, axis=1)
         running = tf.where(broken[:, None], _NEVER, beams.running)
-        logits = constraints.apply(output.logits, beams.position, beams.history)
+        logits = without_nan(output.logits, norm)
+        logits = constraints.apply(logits, beams.position, beams.history)
 
         length = beams.position + 1
         ends = norm.log_probability(tf.gather(logits, [end_id], axis=1))  # (N, 1)

@@ -8,7 +8,7 @@ from keras_attn.decoding import arguments
 from keras_attn.decoding.constraints import make_constraints
 from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.decoding.state import StateNest
-from keras_attn.decoding.steps import call_step, normalizer, peek
+from keras_attn.decoding.steps import call_step, normalizer, peek, without_nan
 
 
 class _Path(NamedTuple):
@@ -68,10 +68,12 @@ def follow(
         path = _Path(*variables)
         output = call_step(step, path.last, nest.pack(path.state))
         state = nest.flatten(output.state, path.state)
-        logits = constraints.apply(output.logits, path.position, path.history)
+        norm = normalizer(output.logits)
+        logits = without_nan(output.logits, norm)
+        logits = constraints.apply(logits, path.position, path.history)
         token = tf.where(path.running, choose(logits, path.position), end_id)
         chosen = tf.gather(logits, token[:, None], batch_dims=1)  # (B, 1)
-        chosen = normalizer(output.logits).log_probability(chosen)[:, 0]
+        chosen = norm.log_probability(chosen)[:, 0]
         log_probability = path.log_probability + tf.where(path.running, chosen, 0.0)
         return _Path(
             position=path.position + 1,

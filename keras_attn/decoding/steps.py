@@ -79,6 +79,19 @@ def normalizer(logits) -> Normalizer:
     return Normalizer(shift, log_sum)
 
 
+def without_nan(logits, norm: Normalizer):
+    """-inf for NaN: sorting by a comparison with NaN may read beyond its memory.
+
+    The normalizer of the row keeps the NaN, so every log-probability of the row does.
+    """
+    broken = tf.reduce_any(tf.math.is_nan(norm.log_sum))
+    return tf.cond(
+        broken,
+        lambda: tf.where(tf.math.is_nan(logits), -float("inf"), logits),
+        lambda: logits,
+    )
+
+
 def _matrix(value, rows, name, expected):
     value = tf.convert_to_tensor(value)
     wrong_rank = value.shape.rank not in (None, 2)
