@@ -87,9 +87,7 @@ def sample(
         weights = tf.exp(logits / temperature)  # (B, C), the largest is 1
         if top_p is not None:
             weights = _nucleus(weights, top_p)
-        uniform = tf.random.stateless_uniform(
-            tf.shape(weights)[:1], tf.stack([seed[0], seed[1] + position]), alg="philox"
-        )
+        uniform = _uniform(tf.shape(weights)[:1], seed, position)  # (B,)
         chosen = _inverse_cumulative(weights, uniform)  # (B,)
         return chosen if tokens is None else tf.gather(tokens, chosen, batch_dims=1)
 
@@ -132,6 +130,22 @@ def _inverse_cumulative(weights, uniform):
     likeliest = tf.argmax(weights, axis=1, output_type=tf.int32)
     first = tf.argmax(tf.cast(beyond, tf.int32), axis=1, output_type=tf.int32)
     return tf.where(tf.reduce_any(beyond, axis=1), first, likeliest)
+
+
+def _uniform(shape, seed, position):
+    """Numbers in [0, 1), different at each position.
+
+    Philox gives the same integers on every path of TensorFlow, but XLA makes other floats of them.
+    """
+    integers = tf.random.stateless_uniform(
+        shape,
+        tf.stack([seed[0], seed[1] + position]),
+        minval=None,
+        maxval=None,
+        dtype=tf.uint32,
+        alg="philox",
+    )
+    return tf.cast(tf.bitwise.right_shift(integers, tf.constant(8, tf.uint32)), tf.float32) * 2**-24
 
 
 def _seed(seed):

@@ -209,8 +209,9 @@ def test_negative_length_penalty_is_bounded_at_the_next_length():
     # which is less, while the bound of the last length would be less still: one step must do. And
     # [2, 1] with log 0.69 wins, though at the last length (14 / 6) it could not.
     for ending, winner, steps in ((0.32, [1], 1), (0.69, [2, 1], 2)):
-        table = np.array([[0, 0.3, ending], [0, 1, 0], [0, 1.0, 0.0]])
-        table[0, 0] = 0.7 - ending
+        table = np.eye(4)
+        table[START] = [(0.7 - ending) / 2, 0.3, ending, (0.7 - ending) / 2]
+        table[2] = table[END]
         calls = []
 
         def step(tokens, state, calls=calls):
