@@ -21,6 +21,16 @@ def integer_at_least(value, minimum: int, name: str):
     return int(static)
 
 
+def batch_size_of(value):
+    """The batch size: an int where it is known at tracing, else an int32 scalar tensor."""
+    value = integer_at_least(value, 0, "batch_size")
+    if isinstance(value, int):
+        return value
+    # The size of a tensor of known shape is known too, but only to shape inference.
+    known = tf.zeros([value]).shape[0]
+    return value if known is None else known
+
+
 def token_id(value, name: str, vocabulary_size: int | None):
     """A token id, an int or a scalar tensor, checked against the vocabulary."""
     static = tf.get_static_value(value)

@@ -136,7 +136,7 @@ def beam_search(
     Reference: Wu et al., "Google's Neural Machine Translation System", 2016, arXiv:1609.08144,
     section 7.
     """
-    batch_size = arguments.integer_at_least(batch_size, 0, "batch_size")
+    batch_size = arguments.batch_size_of(batch_size)
     max_length = arguments.integer_at_least(max_length, 1, "max_length")
     width = arguments.static_integer_at_least(beam_width, 1, "beam_width")
     kept = width if n_best is None else arguments.static_integer_at_least(n_best, 1, "n_best")

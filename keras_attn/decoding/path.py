@@ -45,7 +45,7 @@ def follow(
 
     The loop stops when every example has ended or has `max_length` tokens.
     """
-    batch_size = arguments.integer_at_least(batch_size, 0, "batch_size")
+    batch_size = arguments.batch_size_of(batch_size)
     max_length = arguments.integer_at_least(max_length, 1, "max_length")
     nest = StateNest(state, batch_size)
     start = arguments.start_tokens(start_id, batch_size)

@@ -213,7 +213,7 @@ def test_wrong_sizes_known_only_at_run_time_are_refused(search):
 
     assert run(tf.zeros([2, 2]), 3).tokens.shape[2] == 3
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match="dimension of state.* must be batch_size"
+        tf.errors.InvalidArgumentError, match=r"dimension of state.* must be batch_size"
     ):
         run(tf.zeros([3, 2]), 3)
     with pytest.raises(tf.errors.InvalidArgumentError, match="max_length must be at least 1"):

@@ -215,3 +215,14 @@ def test_start_token_of_each_example(search):
     for example, start in enumerate((2, 5)):
         alone = search(plain_step, {}, 1, start, END, LENGTH)
         np.testing.assert_array_equal(found.tokens[example], alone.tokens[0])
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_unknown_batch_size_with_a_state_of_known_shape(search):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
+    def run(batch_size):
+        source, lengths = sources(3, 4)
+        state = {**state_of(tf.constant(source, tf.float32), lengths), "total": tf.zeros([3])}
+        return search(step, state, batch_size, START, END, LENGTH)
+
+    assert run(3).tokens.shape[0] == 3
