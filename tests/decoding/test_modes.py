@@ -226,3 +226,18 @@ def test_unknown_batch_size_with_a_state_of_known_shape(search):
         return search(step, state, batch_size, START, END, LENGTH)
 
     assert run(3).tokens.shape[0] == 3
+
+
+def test_memory_is_expanded_but_never_reordered():
+    seen = []
+
+    def numbering_step(tokens, state):
+        seen.append((state["memory"]["row"].numpy().tolist(), state["row"].numpy().tolist()))
+        rows = tf.range(tf.shape(tokens)[0])  # numbers the beams, where memory may not
+        return tf.gather(TABLE, tokens), {"memory": {"row": rows}, "row": rows}
+
+    state = {"memory": {"row": tf.constant([7, 8])}, "row": tf.constant([7, 8])}
+    beam_search(numbering_step, state, 2, 2, END, LENGTH, 3)
+    assert seen[0] == ([7, 7, 7, 8, 8, 8], [7, 7, 7, 8, 8, 8])
+    assert all(memory == [0, 1, 2, 3, 4, 5] for memory, _ in seen[1:])
+    assert any(reordered != [0, 1, 2, 3, 4, 5] for _, reordered in seen[1:])
