@@ -1,9 +1,16 @@
 """Greedy, sampling and beam search over any step function."""
 
+from keras_attn.decoding.beam import beam_search
 from keras_attn.decoding.greedy import greedy_search
 from keras_attn.decoding.hypotheses import Hypotheses
+from keras_attn.decoding.penalties import coverage_penalty, length_penalty
+from keras_attn.decoding.sampling import sample
 
 __all__ = [
     "Hypotheses",
+    "beam_search",
+    "coverage_penalty",
     "greedy_search",
+    "length_penalty",
+    "sample",
 ]

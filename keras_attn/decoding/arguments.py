@@ -1,5 +1,7 @@
 """Checks of the arguments that all searches share."""
 
+import math
+
 import tensorflow as tf
 
 
@@ -17,6 +19,16 @@ def integer_at_least(value, minimum: int, name: str):
             f"{name} must be an integer of at least {minimum}. Received: {name}={static}"
         )
     return int(static)
+
+
+def batch_size_of(value):
+    """The batch size: an int where it is known at tracing, else an int32 scalar tensor."""
+    value = integer_at_least(value, 0, "batch_size")
+    if isinstance(value, int):
+        return value
+    # The size of a tensor of known shape is known too, but only to shape inference.
+    known = tf.zeros([value]).shape[0]
+    return value if known is None else known
 
 
 def token_id(value, name: str, vocabulary_size: int | None):
@@ -41,3 +53,31 @@ def start_tokens(start_id, batch_size):
             f"Received: start_id.shape={tokens.shape}"
         )
     return tf.broadcast_to(tokens, [batch_size])
+
+
+def static_integer_at_least(value, minimum: int, name: str) -> int:
+    """`value`, which decides a shape: it must be known when the search is built."""
+    if tf.get_static_value(value) is None:
+        raise ValueError(
+            f"{name} must be known when the search is built, an int. Received: {name}={value}"
+        )
+    return integer_at_least(value, minimum, name)
+
+
+def number(value, name: str, minimum=None, above=None, most=None):
+    """A finite number, or a scalar tensor, whose bounds are checked as far as it is known."""
+    static = tf.get_static_value(value)
+    if static is None:
+        return tf.cast(value, tf.float32)
+    bounds = {"of at least": minimum, "above": above, "of at most": most}
+    fits = (
+        math.isfinite(static)
+        and (minimum is None or static >= minimum)
+        and (above is None or static > above)
+        and (most is None or static <= most)
+    )
+    if not fits:
+        given = [f" {word} {bound}" for word, bound in bounds.items() if bound is not None]
+        wanted = "a finite number" + " and".join(given)
+        raise ValueError(f"{name} must be {wanted}. Received: {name}={static}")
+    return float(static)

@@ -6,7 +6,19 @@ from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.decoding.path import follow
 
 
-def greedy_search(step, state, batch_size, start_id, end_id, max_length) -> Hypotheses:
+def greedy_search(
+    step,
+    state,
+    batch_size,
+    start_id,
+    end_id,
+    max_length,
+    *,
+    min_length=0,
+    prefix=None,
+    forbidden_tokens=None,
+    no_repeat_ngram_size=0,
+) -> Hypotheses:
     """Choose the likeliest token at every step, until the end token or `max_length` tokens.
 
         y_t = argmax_v p(v | y_<t),   log p(y) = sum_t log p(y_t | y_<t)
@@ -45,6 +57,7 @@ def greedy_search(step, state, batch_size, start_id, end_id, max_length) -> Hypo
         end_id: the token that ends a hypothesis.
         max_length: L, the most tokens a hypothesis may have, the end token counted; an int or an
             integer scalar tensor.
+        min_length, prefix, forbidden_tokens, no_repeat_ngram_size: as in `beam_search`.
 
     Returns:
         `Hypotheses` with W = 1; the score is the log-probability. An example without an end token
@@ -59,4 +72,16 @@ def greedy_search(step, state, batch_size, start_id, end_id, max_length) -> Hypo
         del position
         return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
-    return follow(choose, step, state, batch_size, start_id, end_id, max_length)
+    return follow(
+        choose,
+        step,
+        state,
+        batch_size,
+        start_id,
+        end_id,
+        max_length,
+        min_length=min_length,
+        prefix=prefix,
+        forbidden_tokens=forbidden_tokens,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+    )

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_attn.decoding import arguments
+from keras_attn.decoding.constraints import make_constraints
 from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.decoding.state import StateNest
-from keras_attn.decoding.steps import call_step, normalizer, peek
+from keras_attn.decoding.steps import call_step, normalizer, peek, without_nan
 
 
 class _Path(NamedTuple):
@@ -19,29 +20,60 @@ class _Path(NamedTuple):
     length: tf.Tensor  # (B,)
     last: tf.Tensor  # (B,) the token chosen last
     tokens: tf.TensorArray  # L times (B,)
+    history: list  # of (B, L), the tokens where a constraint has to look back
     attention: list  # of tf.TensorArray, L times (B, S)
     state: list
 
 
-def follow(choose, step, state, batch_size, start_id, end_id, max_length) -> Hypotheses:
+def follow(
+    choose,
+    step,
+    state,
+    batch_size,
+    start_id,
+    end_id,
+    max_length,
+    *,
+    min_length,
+    prefix,
+    forbidden_tokens,
+    no_repeat_ngram_size,
+) -> Hypotheses:
     """Extend each example by the token `choose(logits (B, V), position)` until it ends.
+
+    The logits that are chosen from are -inf where a constraint forbids a token.
 
     The loop stops when every example has ended or has `max_length` tokens.
     """
-    batch_size = arguments.integer_at_least(batch_size, 0, "batch_size")
+    batch_size = arguments.batch_size_of(batch_size)
     max_length = arguments.integer_at_least(max_length, 1, "max_length")
     nest = StateNest(state, batch_size)
     start = arguments.start_tokens(start_id, batch_size)
     first, step = peek(step, start, nest.pack(nest.leaves))
-    end_id = arguments.token_id(end_id, "end_id", first.logits.shape[-1])
+    vocabulary_size = first.logits.shape[-1]
+    end_id = arguments.token_id(end_id, "end_id", vocabulary_size)
+    constraints = make_constraints(
+        end_id,
+        min_length,
+        prefix,
+        forbidden_tokens,
+        no_repeat_ngram_size,
+        max_length=max_length,
+        batch_size=batch_size,
+        beam_width=1,
+        vocabulary_size=vocabulary_size,
+    )
 
     def extend(*variables):
         path = _Path(*variables)
         output = call_step(step, path.last, nest.pack(path.state))
         state = nest.flatten(output.state, path.state)
-        token = tf.where(path.running, choose(output.logits, path.position), end_id)
-        chosen = tf.gather(output.logits, token[:, None], batch_dims=1)  # (B, 1)
-        chosen = normalizer(output.logits).log_probability(chosen)[:, 0]
+        norm = normalizer(output.logits)
+        logits = without_nan(output.logits, norm)
+        logits = constraints.apply(logits, path.position, path.history)
+        token = tf.where(path.running, choose(logits, path.position), end_id)
+        chosen = tf.gather(logits, token[:, None], batch_dims=1)  # (B, 1)
+        chosen = norm.log_probability(chosen)[:, 0]
         log_probability = path.log_probability + tf.where(path.running, chosen, 0.0)
         return _Path(
             position=path.position + 1,
@@ -50,6 +82,7 @@ def follow(choose, step, state, batch_size, start_id, end_id, max_length) -> Hyp
             length=path.length + tf.cast(path.running, tf.int32),
             last=token,
             tokens=path.tokens.write(path.position, token),
+            history=constraints.extend_history(path.history, path.position, token),
             attention=[buffer.write(path.position, output.attention) for buffer in path.attention],
             state=state,
         )
@@ -67,6 +100,7 @@ def follow(choose, step, state, batch_size, start_id, end_id, max_length) -> Hyp
         length=tf.zeros([batch_size], tf.int32),
         last=start,
         tokens=buffer(start, max_length),
+        history=constraints.begin_history(max_length, batch_size),
         attention=[] if first.attention is None else [buffer(first.attention, max_length)],
         state=nest.leaves,
     )

@@ -53,7 +53,7 @@ class StateNest:
     def reorder(self, leaves, rows):
         """Take the rows (N,) of every tensor that is not memory."""
         return [
-            leaf if in_memory else tf.gather(leaf, rows)
+            leaf if in_memory else tf.ensure_shape(tf.gather(leaf, rows), leaf.shape)
             for leaf, in_memory in zip(leaves, self._in_memory, strict=True)
         ]
 

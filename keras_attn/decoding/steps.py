@@ -34,12 +34,18 @@ def peek(step, tokens, state):
     """What the first step returns, and a step that does not compute it again.
 
     The loop has to know before it is built whether there is attention and how large the
-    vocabulary is. Eagerly the first step is computed and handed out when the loop asks for it;
-    in a graph it is traced into a scratch graph that is thrown away.
+    vocabulary is. Eagerly the first step is computed, and handed out when the loop asks for it;
+    in a graph it is traced into a scratch graph that is thrown away: only what is known of its
+    shapes may be used.
     """
-    if not tf.executing_eagerly():
-        with tf.__internal__.FuncGraph("first_step").as_default():
-            return call_step(step, tokens, state), step
+    if tf.executing_eagerly():
+        return compute_ahead(step, tokens, state)
+    with tf.__internal__.FuncGraph("first_step").as_default():
+        return call_step(step, tokens, state), step
+
+
+def compute_ahead(step, tokens, state):
+    """What the first step returns, and a step that returns it when it is first called."""
     first = call_step(step, tokens, state)
     pending = [first]
 
@@ -71,6 +77,19 @@ def normalizer(logits) -> Normalizer:
     log_sum = tf.math.log(tf.reduce_sum(tf.exp(logits - shift[:, None]), axis=-1))
     log_sum = tf.where(tf.math.is_inf(log_sum), tf.where(log_sum < 0, 0.0, float("nan")), log_sum)
     return Normalizer(shift, log_sum)
+
+
+def without_nan(logits, norm: Normalizer):
+    """-inf for NaN: sorting by a comparison with NaN may read beyond its memory.
+
+    The normalizer of the row keeps the NaN, so every log-probability of the row does.
+    """
+    broken = tf.reduce_any(tf.math.is_nan(norm.log_sum))
+    return tf.cond(
+        broken,
+        lambda: tf.where(tf.math.is_nan(logits), -float("inf"), logits),
+        lambda: logits,
+    )
 
 
 def _matrix(value, rows, name, expected):
