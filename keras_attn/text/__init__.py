@@ -3,5 +3,16 @@
 from keras_attn.text.characters import CharacterTokenizer
 from keras_attn.text.normalization import normalize
 from keras_attn.text.special_tokens import END, PADDING, START, UNKNOWN
+from keras_attn.text.subwords import SubwordTokenizer, first_merges, learn_subwords
 
-__all__ = ["END", "PADDING", "START", "UNKNOWN", "CharacterTokenizer", "normalize"]
+__all__ = [
+    "END",
+    "PADDING",
+    "START",
+    "UNKNOWN",
+    "CharacterTokenizer",
+    "SubwordTokenizer",
+    "first_merges",
+    "learn_subwords",
+    "normalize",
+]
