@@ -3,6 +3,10 @@
 import keras
 from keras import ops
 
+from keras_attn.layers.additive_attention import AdditiveAttention
+from keras_attn.layers.gru import GRUCell
+from keras_attn.ops import masks
+from keras_attn.ops.attention_scan import attention_scan
 from keras_attn.ops.scan import scan
 
 
@@ -143,9 +147,71 @@ class AttentionRNN(keras.layers.Layer):
         self.cell.build(step_shape, memory_shape=tuple(memory_shape))
 
     def call(self, inputs, memory, mask=None, memory_mask=None, initial_state=None, training=None):
-        keys = self.cell.attention.project_memory(memory, memory_mask)
         if initial_state is None:
             initial_state = self.cell.get_initial_state(batch_size=ops.shape(inputs)[0])
+        run = self._run_by_hand if self.has_own_gradient(training) else self._run_cell
+        outputs, alignments, states = run(
+            inputs, memory, mask, memory_mask, _as_list(initial_state), training
+        )
+        returned = [outputs]
+        if self.return_alignments:
+            returned.append(alignments)
+        if self.return_state:
+            returned.append(states)
+        return returned[0] if len(returned) == 1 else tuple(returned)
+
+    def has_own_gradient(self, training: bool = False) -> bool:
+        """Whether a call runs `ops.attention_scan`, whose gradient is written by hand.
+
+        It does for our `GRUCell` with its default activations and our `AdditiveAttention`, in one
+        dtype and without active dropout: there it computes what the cell computes and takes
+        MEASURED of the time. Every other cell is run step by step and differentiated by TensorFlow.
+        """
+        cell, attention = self.cell.cell, self.cell.attention
+        return (
+            type(cell) is GRUCell
+            and type(attention) is AdditiveAttention
+            and cell.activation is keras.activations.tanh
+            and cell.recurrent_activation is keras.activations.sigmoid
+            and not (training and (cell.dropout or cell.recurrent_dropout))
+            and self.compute_dtype == cell.compute_dtype == attention.compute_dtype
+        )
+
+    def _run_by_hand(self, inputs, memory, mask, memory_mask, initial_state, training):
+        """Outputs (B, T, units + m), alignments (B, T, S) and the states of `attention_scan`."""
+        cell, attention = self.cell.cell, self.cell.attention
+        bias, recurrent_bias = cell.bias, None
+        if cell.reset_after and cell.use_bias:
+            bias, recurrent_bias = cell.bias[0], cell.bias[1]
+        weights = {
+            "kernel": cell.kernel,
+            "recurrent_kernel": cell.recurrent_kernel,
+            "bias": bias,
+            "recurrent_bias": recurrent_bias,
+            "query_kernel": attention.query_kernel,
+            "query_bias": attention.bias,
+            "score_vector": attention.score_vector,
+            "score_scale": attention.score_scale,
+        }
+        outputs, alignments, state = attention_scan(
+            ops.cast(inputs, self.compute_dtype),
+            ops.cast(memory, self.compute_dtype),
+            attention.project_memory(memory, memory_mask),
+            ops.cast(initial_state[0], self.compute_dtype),
+            **{
+                name: ops.cast(weight, self.compute_dtype)
+                for name, weight in weights.items()
+                if weight is not None
+            },
+            reset_after=cell.reset_after,
+            mask=mask,
+            memory_mask=memory_mask,
+        )
+        return outputs, alignments, [state]
+
+    def _run_cell(self, inputs, memory, mask, memory_mask, initial_state, training):
+        """Outputs (B, T, units + m), alignments (B, T, S) and the states of any cell, by `scan`."""
+        keys = self.cell.attention.project_memory(memory, memory_mask)
 
         def step(inputs_t, states):
             output, alignment, states = self.cell(
@@ -161,15 +227,12 @@ class AttentionRNN(keras.layers.Layer):
             ops.zeros((batch, source_length), dtype=self.cell.attention.compute_dtype),
         )
         (outputs, alignments), states = scan(
-            step, inputs, _as_list(initial_state), mask=mask, initial_outputs=at_rest
-        )  # (B, T, units + m), (B, T, S)
+            step, inputs, initial_state, mask=mask, initial_outputs=at_rest
+        )
         alignments = ops.reshape(alignments, (batch, length, source_length))
-        returned = [outputs]
-        if self.return_alignments:
-            returned.append(alignments)
-        if self.return_state:
-            returned.append(states)
-        return returned[0] if len(returned) == 1 else tuple(returned)
+        if mask is not None:
+            alignments = masks.clear_hidden(alignments, ops.convert_to_tensor(mask))
+        return outputs, alignments, states
 
     def compute_mask(self, inputs, mask=None):
         return mask

@@ -33,12 +33,13 @@ def additive_scores(query, keys, score_vector, bias=None, score_scale=None):
     if bias is not None:
         query = query + ops.cast(bias, query.dtype)
     if score_scale is not None:
-        score_vector = _normalised(score_vector, score_scale)
+        score_vector = normalised(score_vector, score_scale)
     hidden = ops.tanh(query[:, :, None, :] + keys[:, None, :, :])  # (B, T, S, units)
     return ops.einsum("btsu,u->bts", hidden, ops.cast(score_vector, hidden.dtype))
 
 
-def _normalised(vector, scale):
+def normalised(vector, scale):
+    """The vector with the length `scale`: `g v / |v|`."""
     # The floor is below any square that float32 can tell from 0.
     squares = ops.maximum(ops.sum(ops.square(vector)), 1e-30)
     return scale * vector * ops.rsqrt(squares)

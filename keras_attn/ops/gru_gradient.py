@@ -1,0 +1,90 @@
+"""One step of the two gated recurrent units that keeps its gates, and the step's gradient.
+
+`ResetBefore` is the form of Cho et al. (2014), `ResetAfter` that of cuDNN; the equations are those
+of `gru_step` and `gru_step_reset_after`. Both are used alike:
+
+- `blocks`: how many blocks of the recurrent kernel multiply h itself, the `direct` ones;
+- `split(recurrent_kernel)`: the direct blocks, and a tuple of the kernel of r * h or of nothing;
+- `step(x, products, hidden, *candidate_kernel)`: the new h, and the gates to keep;
+- `step_gradient(dh, hidden, gates, *candidate_kernel)`: gradients for the products of the direct
+  blocks, for the sum inside the candidate's tanh, and for h as far as it does not pass the
+  products;
+- `candidate_kernel_gradient(hidden, gates, d_candidate)`: of all steps at once.
+"""
+
+import tensorflow as tf
+
+
+class ResetBefore:
+    """`h' = z * h + (1 - z) * tanh(x_h + (r * h) U_h)`."""
+
+    blocks = 2
+
+    @staticmethod
+    def split(recurrent_kernel):
+        units = recurrent_kernel.shape[0]
+        return recurrent_kernel[:, : 2 * units], (recurrent_kernel[:, 2 * units :],)
+
+    @staticmethod
+    def step(x, products, hidden, candidate_kernel):
+        units = hidden.shape[-1]
+        gates = tf.sigmoid(x[:, : 2 * units] + products)  # (B, 2 * units)
+        z, r = tf.split(gates, 2, axis=-1)
+        candidate = tf.tanh(x[:, 2 * units :] + tf.matmul(r * hidden, candidate_kernel))
+        return candidate + z * (hidden - candidate), tf.concat([gates, candidate], axis=-1)
+
+    @staticmethod
+    def step_gradient(dh, hidden, gates, candidate_kernel):
+        z, r, candidate = tf.split(gates, 3, axis=-1)
+        d_candidate = dh * (1 - z) * (1 - candidate * candidate)
+        d_reset = tf.matmul(d_candidate, candidate_kernel, transpose_b=True)  # for r * h
+        dz = dh * (hidden - candidate) * z * (1 - z)
+        dr = d_reset * hidden * r * (1 - r)
+        return tf.concat([dz, dr], axis=-1), d_candidate, dh * z + d_reset * r
+
+    @staticmethod
+    def candidate_kernel_gradient(hidden, gates, d_candidate):
+        units = hidden.shape[-1]
+        reset = gates[..., units : 2 * units] * hidden
+        return (sum_of_outer_products(reset, d_candidate),)
+
+
+class ResetAfter:
+    """`h' = z * h + (1 - z) * tanh(x_h + r * (h U_h + b_h))`; the products hold the bias."""
+
+    blocks = 3
+
+    @staticmethod
+    def split(recurrent_kernel):
+        return recurrent_kernel, ()
+
+    @staticmethod
+    def step(x, products, hidden):
+        units = hidden.shape[-1]
+        gates = tf.sigmoid(x[:, : 2 * units] + products[:, : 2 * units])
+        z, r = tf.split(gates, 2, axis=-1)
+        inner = products[:, 2 * units :]
+        candidate = tf.tanh(x[:, 2 * units :] + r * inner)
+        return candidate + z * (hidden - candidate), tf.concat([gates, candidate, inner], axis=-1)
+
+    @staticmethod
+    def step_gradient(dh, hidden, gates):
+        z, r, candidate, inner = tf.split(gates, 4, axis=-1)
+        d_candidate = dh * (1 - z) * (1 - candidate * candidate)
+        dz = dh * (hidden - candidate) * z * (1 - z)
+        d_inner = d_candidate * r
+        dr = d_inner * inner * (1 - r)
+        return tf.concat([dz, dr, d_inner], axis=-1), d_candidate, dh * z
+
+    @staticmethod
+    def candidate_kernel_gradient(hidden, gates, d_candidate):
+        return ()
+
+
+def sum_of_outer_products(a, b):
+    return tf.matmul(flat(a), flat(b), transpose_a=True)
+
+
+def flat(x):
+    """(..., features) as a matrix, so that a product with it is one product and no batch."""
+    return tf.reshape(x, [-1, x.shape[-1]])
