@@ -5,17 +5,7 @@ from collections.abc import Callable, Iterable
 import keras
 import tensorflow as tf
 
-from keras_attn.losses import token_loss
-
-
-def token_objective(label_smoothing: float = 0.0) -> Callable:
-    """The objective of a model that predicts tokens: batches of (inputs, labels, mask)."""
-
-    def objective(model, batch):
-        inputs, labels, mask = batch
-        return token_loss(labels, model(inputs, training=True), mask, label_smoothing)
-
-    return objective
+from keras_attn.training.objectives import token_objective
 
 
 def fit(
