@@ -69,8 +69,17 @@ def demo(directory: Path, steps: int | None):
     )
 
 
+_PATH = click.Path(path_type=Path)
+
+
 @main.command()
 @click.argument("recipe_name", metavar="RECIPE")
+@click.option("--source", type=_PATH, help="Text to learn from, a sentence a line.")
+@click.option("--target", type=_PATH, help="Its translation, line by line.")
+@click.option("--validation-source", type=_PATH, help="Text to choose the best model by.")
+@click.option("--validation-target", type=_PATH, help="Its translation.")
+@click.option("--vocabulary-size", type=click.IntRange(min=1), help="Subwords to learn.")
+@click.option("--seed", type=int, help="Of data, weights and dropout.")
 @click.option(
     "--run",
     "run_path",
@@ -81,9 +90,19 @@ def demo(directory: Path, steps: int | None):
     "--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]"
 )
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Minutes of training.")
-def train(recipe_name: str, run_path: Path | None, steps: int | None, minutes: float | None):
-    """Train RECIPE, or go on with it where it stopped."""
-    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps, minutes)
+def train(
+    recipe_name: str,
+    run_path: Path | None,
+    steps: int | None,
+    minutes: float | None,
+    **settings,
+):
+    """Train RECIPE, or go on with it where it stopped.
+
+    RECIPE is dates, multi30k-rnnsearch or translation (your own aligned files).
+    """
+    settings = {name: value for name, value in settings.items() if value is not None}
+    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps, minutes, **settings)
 
 
 @main.command()
@@ -132,6 +151,28 @@ def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...
     recipe, text_model = _loaded(run_path, recipe)
     _plot(text_model, texts or recipe.samples[:3], output)
     click.echo(output)
+
+
+@main.command()
+@_run_option
+@click.option("--merges", type=click.IntRange(min=1), help="Print so many first merges instead.")
+@click.argument("texts", nargs=-1)
+def tokenize(run_path: Path, merges: int | None, texts: tuple[str, ...]):
+    """Print the subwords of each of TEXTS, or of every line of standard input."""
+    from keras_attn.recipes.subword_file import read_subword_model
+
+    model = read_subword_model(run_path)
+    _import_tensorflow()
+    from keras_attn.text.subwords import SubwordTokenizer, first_merges
+
+    if merges:
+        for left, right in first_merges(model, merges):
+            click.echo(f"{left} + {right} = {left}{right}")
+        return
+    tokenizer = SubwordTokenizer(model)
+    for text in texts or (line.rstrip("\r\n") for line in sys.stdin):
+        pieces = tokenizer.split([text]).values.numpy()
+        click.echo(" ".join(piece.decode() for piece in pieces))
 
 
 def _flag(name: str, help: str):
@@ -189,7 +230,9 @@ def serve(
     )
 
 
-def _trained(recipe_name: str, run_path: Path, steps: int | None, minutes: float | None):
+def _trained(
+    recipe_name: str, run_path: Path, steps: int | None, minutes: float | None, **settings
+):
     """Train a recipe, or exit if a signal ended it; return it with its model."""
     from keras_attn.recipes import make_recipe, require_name
 
@@ -198,7 +241,7 @@ def _trained(recipe_name: str, run_path: Path, steps: int | None, minutes: float
     from keras_attn.recipes.run import load, train
     from keras_attn.training import Budget, RunDirectory
 
-    recipe, run = make_recipe(recipe_name), RunDirectory(run_path)
+    recipe, run = make_recipe(recipe_name, **settings), RunDirectory(run_path)
     budget = Budget(steps, minutes) if steps or minutes else recipe.budget
     signal_number = train(recipe, run, budget)
     if signal_number is not None:
@@ -224,9 +267,9 @@ def _import_tensorflow():
     import_tensorflow()
 
 
-def _print_metrics(metrics: dict[str, float]):
+def _print_metrics(metrics: dict[str, float | str]):
     for name, value in metrics.items():
-        click.echo(f"{name}: {value:.4f}")
+        click.echo(f"{name}: {value if isinstance(value, str) else f'{value:.4f}'}")
 
 
 def _export(text_model, directory: Path) -> Path:

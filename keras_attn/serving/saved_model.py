@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.serving.warmup import write_warmup_requests
 
 
 def export(model, directory: str | os.PathLike) -> Path:
@@ -20,8 +21,10 @@ def export(model, directory: str | os.PathLike) -> Path:
 
     Args:
         model: a `keras.Model` (one signature `serving_default`, from its inputs to its outputs), or
-            anything with `variables` (TensorFlow variables) and `signatures()`, a dict of
-            `tf.function`s with an input signature, such as `keras_attn.serving.TextModel`.
+            anything with `resources` (the variables and modules that its functions read) and
+            `signatures()`, a dict of `tf.function`s with an input signature, such as
+            `keras_attn.serving.TextModel`. What `warmup_requests()` returns, if it is there, is
+            kept beside the model for TensorFlow Serving.
         directory: the model's base path, `models/dates` for example; made if need be.
 
     Raises:
@@ -34,7 +37,7 @@ def export(model, directory: str | os.PathLike) -> Path:
     directory = Path(directory)
     exportable = _KerasModel(model) if isinstance(model, keras.Model) else model
     module = tf.Module()
-    module.saved_variables = exportable.variables
+    module.resources = exportable.resources
     signatures = exportable.signatures()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -45,6 +48,8 @@ def export(model, directory: str | os.PathLike) -> Path:
         version = unfinished / "version"
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
         tf.saved_model.save(module, str(version), signatures=signatures, options=options)
+        if hasattr(exportable, "warmup_requests"):
+            write_warmup_requests(version, exportable.warmup_requests())
         return _publish(version, directory)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -76,7 +81,7 @@ class _KerasModel:
         self._model = model
 
     @property
-    def variables(self) -> list[tf.Variable]:
+    def resources(self) -> list[tf.Variable]:
         return [variable.value for variable in self._model.variables]
 
     def signatures(self) -> dict:

@@ -36,17 +36,36 @@ class TextModel:
         self.max_source_length = max_source_length
         self.max_length = max_length
         text = tf.TensorSpec([None], tf.string, name="text")
+        ids = tf.TensorSpec([None, None], tf.int32, name="ids")
+        lengths = tf.TensorSpec([None], tf.int32, name="lengths")
         self.translate = tf.function(self._translate, input_signature=[text])
         self.align = tf.function(self._align, input_signature=[text])
+        self.translate_tokens = tf.function(self._translate_tokens, input_signature=[ids, lengths])
 
     @property
-    def variables(self) -> list[tf.Variable]:
-        """The TensorFlow variables that the functions read."""
-        return [variable.value for variable in self.model.variables]
+    def resources(self) -> list:
+        """What the functions read and an export must keep: variables and tokenizers."""
+        variables = [variable.value for variable in self.model.variables]
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        return variables + [each for each in tokenizers if isinstance(each, tf.Module)]
 
     def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-        """What an exported model answers: `serving_default` and `attention`."""
-        return {"serving_default": self.translate, "attention": self.align}
+        """What an exported model answers: `serving_default`, `attention` and `tokens`."""
+        return {
+            "serving_default": self.translate,
+            "attention": self.align,
+            "tokens": self.translate_tokens,
+        }
+
+    def warmup_requests(self) -> list[tuple[str, dict]]:
+        """A request for every signature, for a server to trace before people ask."""
+        text = np.array(["warm up"], object)
+        tokens = {"ids": np.full([1, 2], END, np.int32), "lengths": np.array([1], np.int32)}
+        return [
+            ("serving_default", {"text": text}),
+            ("attention", {"text": text}),
+            ("tokens", tokens),
+        ]
 
     def answer(self, texts: Iterable[str], batch_size: int = 64) -> Iterator[str]:
         """The answer to each text, in order; as many texts are read ahead as a batch holds."""
@@ -97,14 +116,28 @@ class TextModel:
             "alignment": tf.where(real[:, :, None], alignment, 0.0),
         }
 
+    def _translate_tokens(self, ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Ids without start and end tokens to such ids: (B, S), (B,) -> (B, T), (B,), (B,)."""
+        fits = tf.reduce_all((lengths >= 0) & (lengths <= tf.shape(ids)[1]))
+        message = "lengths must lie between 0 and the number of columns of ids"
+        with tf.control_dependencies([tf.debugging.Assert(fits, [message, lengths])]):
+            kept = tf.minimum(lengths, self.max_source_length)
+        hypotheses = self._search(*_ended(ids[:, : self.max_source_length], kept))
+        found, found_lengths = hypotheses.tokens[:, 0], hypotheses.lengths[:, 0]
+        real = tf.sequence_mask(found_lengths, tf.shape(found)[1]) & (found != END)  # (B, L)
+        found_lengths = tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
+        longest = tf.reduce_max(tf.concat([found_lengths, [0]], axis=0))
+        return {
+            "ids": tf.where(real, found, PADDING)[:, :longest],
+            "lengths": found_lengths,
+            "score": hypotheses.scores[:, 0],
+        }
+
     def _source_ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Ids with the end token, padded (B, S), and their lengths (B,); S is at least 1."""
         tokens = self.source_tokenizer.tokenize(text)[:, : self.max_source_length]
-        lengths = tf.cast(tokens.row_lengths(), tf.int32) + 1
-        width = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
         ids = tokens.to_tensor(PADDING, shape=[None, None])
-        ids = tf.pad(ids, [[0, 0], [0, width - tf.shape(ids)[1]]], constant_values=PADDING)
-        return tf.where(tf.range(width) == lengths[:, None] - 1, END, ids), lengths
+        return _ended(ids, tf.cast(tokens.row_lengths(), tf.int32))
 
     def _source_pieces(self, text: tf.Tensor, lengths: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
         pieces = self.source_tokenizer.split(text)[:, : self.max_source_length]
@@ -126,3 +159,15 @@ class TextModel:
 
     def _spell(self, hypotheses) -> tf.Tensor:
         return self.target_tokenizer.detokenize(hypotheses.tokens[:, 0], hypotheses.lengths[:, 0])
+
+
+def _ended(ids: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Put the end token behind the first `lengths` ids: (B, S), (B,) -> (B, S'), (B,).
+
+    S' is the longest length with its end token, 1 at least.
+    """
+    width = tf.reduce_max(tf.concat([lengths, [0]], axis=0)) + 1
+    ids = tf.pad(ids, [[0, 0], [0, 1]])[:, :width]
+    place = tf.range(width)
+    ids = tf.where(place < lengths[:, None], ids, PADDING)
+    return tf.where(place == lengths[:, None], END, ids), lengths + 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 from keras_attn.errors import UserError
@@ -70,18 +71,41 @@ class RunDirectory:
         """Whether a file of that name has been written."""
         return (self.path / name).is_file()
 
+    def log(self, line: str) -> None:
+        """Show a line on standard error and keep it in `log.txt`."""
+        print(line, file=sys.stderr)
+        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
     def write_json(self, name: str, content) -> None:
         with written_whole(self.path / name) as file:
             file.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
 
-    def read_json(self, name: str):
+    def read_bytes(self, name: str) -> bytes:
+        """The content of a file of the run.
+
+        Raises:
+            UserError: if it is not there or cannot be read.
+        """
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return path.read_bytes()
         except FileNotFoundError as error:
             raise UserError(
                 f"{self.path} is not a run directory of keras_attn (it has no {name}); "
                 "train into it first."
             ) from error
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read: {error}.") from error
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+
+    def read_json(self, name: str):
+        """The JSON in a file of the run.
+
+        Raises:
+            UserError: if it is not there, cannot be read or is not JSON.
+        """
+        content = self.read_bytes(name)
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise UserError(f"{self.path / name} is not valid JSON: {error}.") from error

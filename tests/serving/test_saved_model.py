@@ -14,12 +14,12 @@ class _Constant:
     """Something exportable that is cheap to export."""
 
     def __init__(self):
-        self.variables = [tf.Variable(np.arange(1000.0, dtype="float32"))]
+        self.resources = [tf.Variable(np.arange(1000.0, dtype="float32"))]
 
     def signatures(self):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
         def serve(x):
-            return {"y": x + self.variables[0][0]}
+            return {"y": x + self.resources[0][0]}
 
         return {"serving_default": serve}
 
@@ -74,7 +74,7 @@ def test_exports_at_the_same_time_get_numbers_of_their_own(tmp_path):
 
 def test_weights_are_stored_once(dates_text_model, dates_base_path):
     stored = sum(f.stat().st_size for f in (dates_base_path / "1" / "variables").iterdir())
-    needed = sum(variable.numpy().nbytes for variable in dates_text_model.variables)
+    needed = sum(variable.numpy().nbytes for variable in dates_text_model.resources)
     assert needed <= stored < 1.2 * needed
     graph = (dates_base_path / "1" / "saved_model.pb").stat().st_size
     assert graph < 1e6  # no weight was frozen into it

@@ -65,3 +65,28 @@ def test_the_longest_answer_is_cut(dates_text_model):
     hopeless = tf.constant(["9" * 300])
     lengths = dates_text_model.align(hopeless)["target_lengths"]
     assert int(lengths[0]) <= LONGEST_ANSWER
+
+
+def test_tokens_in_and_out_are_those_of_the_texts(dates_text_model):
+    texts = tf.constant(["3. März 1998", "", "1/2/03"])
+    ids = dates_text_model.source_tokenizer.tokenize(texts)
+    lengths = tf.cast(ids.row_lengths(), tf.int32)
+    expected = dates_text_model.translate(texts)
+    for padding in (0, 2, 7):  # what lies beyond the lengths is never looked at
+        found = dates_text_model.translate_tokens(ids.to_tensor(padding), lengths)
+        spelled = dates_text_model.target_tokenizer.detokenize(found["ids"], found["lengths"])
+        assert spelled.numpy().tolist() == expected["text"].numpy().tolist()
+        np.testing.assert_allclose(found["score"], expected["score"], atol=1e-5)
+
+
+def test_tokens_of_an_empty_batch_or_without_columns_have_an_answer(dates_text_model):
+    none = dates_text_model.translate_tokens(tf.zeros([0, 3], tf.int32), tf.zeros([0], tf.int32))
+    assert none["ids"].shape[0] == none["lengths"].shape[0] == 0
+    empty = dates_text_model.translate_tokens(tf.zeros([2, 0], tf.int32), tf.zeros([2], tf.int32))
+    assert empty["ids"].shape[0] == 2
+
+
+@pytest.mark.parametrize("length", [-1, 4])
+def test_lengths_that_do_not_fit_the_ids_are_refused(dates_text_model, length):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="lengths must lie between"):
+        dates_text_model.translate_tokens(tf.ones([1, 3], tf.int32), tf.constant([length]))
