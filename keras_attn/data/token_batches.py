@@ -17,10 +17,10 @@ def token_batches(store: PairStore, batch_tokens: int, seed: int) -> tf.data.Dat
     """Endless shuffled batches of about as many tokens each; their order depends on the seed alone.
 
     In every pass the blocks of the store are shuffled and dealt into pools of about 4 million
-    tokens, the most that is in memory. The pairs of a pool are put in the order of their target
-    lengths and, among equal ones, of their source lengths give or take a token, and cut where a batch
-    is full; the batches of the pool are shuffled. Who meets whom is new in every pass, and
-    every pair comes exactly once in each.
+    tokens, the most that is in memory. A pool is put in the order of target lengths and, among
+    equal ones, of source lengths give or take a token, and cut where a batch is full; the batches
+    of the pool are shuffled. Who meets whom is new in every pass, and every pair comes exactly once
+    in each.
 
     Args:
         store: of the pairs.

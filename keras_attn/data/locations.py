@@ -1,0 +1,38 @@
+"""Where corpora lie on this computer."""
+
+import os
+from pathlib import Path
+
+from keras_attn.errors import UserError
+
+
+def corpus_directory(name: str, files: list[str], how_to_get: str) -> Path:
+    """The directory of a corpus, after a look whether its files are there.
+
+    It lies below the directory that the environment variable KERAS_ATTN_DATA names, or below
+    Keras' cache if there is no such variable: `datasets/keras_attn` in `KERAS_HOME`, else in
+    `~/.keras`.
+
+    Args:
+        name: of the corpus and its directory.
+        files: that must be there.
+        how_to_get: a clause that ends the message if they are not.
+
+    Raises:
+        UserError: if a file is missing; it says where it was looked for.
+    """
+    directory = _root() / name
+    missing = [file for file in files if not (directory / file).is_file()]
+    if missing:
+        raise UserError(
+            f"{name} is not complete: {', '.join(missing)} looked for in {directory.absolute()} "
+            f"(below KERAS_ATTN_DATA if that is set, else Keras' cache); {how_to_get}."
+        )
+    return directory
+
+
+def _root() -> Path:
+    if root := os.environ.get("KERAS_ATTN_DATA"):
+        return Path(root).expanduser()
+    keras_home = os.environ.get("KERAS_HOME") or "~/.keras"
+    return Path(keras_home).expanduser() / "datasets" / "keras_attn"
