@@ -234,9 +234,9 @@ def _trained(
     recipe_name: str, run_path: Path, steps: int | None, minutes: float | None, **settings
 ):
     """Train a recipe, or exit if a signal ended it; return it with its model."""
-    from keras_attn.recipes import make_recipe, require_name
+    from keras_attn.recipes import make_recipe, require_recipe
 
-    require_name(recipe_name)  # before the slow import
+    require_recipe(recipe_name, settings)  # before the slow import
     _import_tensorflow()
     from keras_attn.recipes.run import load, train
     from keras_attn.training import Budget, RunDirectory

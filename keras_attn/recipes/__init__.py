@@ -1,23 +1,54 @@
 """Experiments by name: data, model, optimiser, metrics and signatures together."""
 
 import importlib
-import inspect
+from collections.abc import Iterable
 
 from keras_attn.errors import UserError
 
+_TRANSLATION_OPTIONS = (
+    "vocabulary_size",
+    "embedding_dim",
+    "encoder_units",
+    "decoder_units",
+    "dropout",
+    "label_smoothing",
+    "learning_rate",
+    "warmup_steps",
+    "batch_tokens",
+    "max_tokens",
+    "seed",
+)
+_FILES = ("source", "target", "validation_source", "validation_target")
+
+# The module, the factory and the settings it takes, looked at before the slow import.
 _RECIPES = {
-    "dates": ("keras_attn.recipes.dates", "Dates"),
-    "translation": ("keras_attn.recipes.translations", "translation"),
-    "multi30k-rnnsearch": ("keras_attn.recipes.translations", "multi30k_rnnsearch"),
+    "dates": ("keras_attn.recipes.dates", "Dates", ("seed", "training_dates", "units")),
+    "translation": (
+        "keras_attn.recipes.translations",
+        "translation",
+        (*_FILES, *_TRANSLATION_OPTIONS),
+    ),
+    "multi30k-rnnsearch": (
+        "keras_attn.recipes.translations",
+        "multi30k_rnnsearch",
+        _TRANSLATION_OPTIONS,
+    ),
 }
 
 NAMES = tuple(_RECIPES)
 
 
-def require_name(name: str) -> None:
-    """Raise `UserError` if there is no recipe of that name."""
+def require_recipe(name: str, settings: Iterable[str] = ()) -> None:
+    """Raise `UserError` unless there is a recipe of that name which takes these settings."""
     if name not in _RECIPES:
         raise UserError(f"There is no recipe {name!r}; there are {', '.join(NAMES)}.")
+    taken = _RECIPES[name][2]
+    for setting in settings:
+        if setting not in taken:
+            raise UserError(
+                f"The recipe {name} takes no {_flag(setting)}; it takes "
+                f"{', '.join(map(_flag, taken))}."
+            )
 
 
 def make_recipe(name: str, **settings):
@@ -30,14 +61,10 @@ def make_recipe(name: str, **settings):
         >>> make_recipe("dates", seed=3).settings["seed"]
         3
     """
-    require_name(name)
-    module, attribute = _RECIPES[name]
-    factory = getattr(importlib.import_module(module), attribute)
-    taken = inspect.signature(factory).parameters
-    for setting in settings:
-        if setting not in taken:
-            raise UserError(
-                f"The recipe {name} takes no --{setting.replace('_', '-')}; it takes "
-                f"{', '.join('--' + parameter.replace('_', '-') for parameter in taken)}."
-            )
-    return factory(**settings)
+    require_recipe(name, settings)
+    module, factory, _ = _RECIPES[name]
+    return getattr(importlib.import_module(module), factory)(**settings)
+
+
+def _flag(setting: str) -> str:
+    return "--" + setting.replace("_", "-")

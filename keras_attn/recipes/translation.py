@@ -33,6 +33,7 @@ DEFAULTS = {
     "dropout": 0.2,
     "label_smoothing": 0.1,
     "learning_rate": 3e-3,
+    "warmup_steps": 200,
     "batch_tokens": 1_500,
     "max_tokens": 128,
     "seed": 1,
@@ -55,7 +56,7 @@ class Translation:
     Args:
         name: of the recipe.
         corpus: the files.
-        settings: the recipe's own arguments and, of `DEFAULTS`, those that differ.
+        settings: the corpus' own and, of `DEFAULTS`, those that differ.
         samples: sentences worth showing.
     """
 
@@ -69,6 +70,9 @@ class Translation:
         self.samples = samples
         self._corpus = corpus
         self._options = {**DEFAULTS, **settings}
+        self._rate = warmed_up_then_linear(
+            self._options["learning_rate"], self._options["warmup_steps"]
+        )
 
     def prepare(self, run: RunDirectory) -> None:
         """Learn the subwords and tokenise the training text, once for a run."""
@@ -117,7 +121,7 @@ class Translation:
         return keras.optimizers.Adam(beta_2=0.98)
 
     def learning_rate(self, used: float, step: int) -> float:
-        return warmed_up_then_linear(self._options["learning_rate"], 200)(used, step)
+        return self._rate(used, step)
 
     def objective(self) -> Callable:
         return projected_token_objective(self._options["label_smoothing"])

@@ -1,7 +1,7 @@
 """The translation recipes by name: their corpora and what a person may set."""
 
-from keras_attn.data.multi30k import Multi30k
 from keras_attn.recipes.file_corpus import FileCorpus
+from keras_attn.recipes.multi30k_corpus import Multi30kCorpus
 from keras_attn.recipes.translation import Translation
 
 MULTI30K_SAMPLES = (
@@ -16,20 +16,13 @@ def translation(
     target: str | None = None,
     validation_source: str | None = None,
     validation_target: str | None = None,
-    vocabulary_size: int | None = None,
-    seed: int | None = None,
+    **options,
 ) -> Translation:
-    """RNNsearch on the user's own aligned files."""
+    """RNNsearch on the user's own aligned files; the options are those of `Translation`."""
     corpus = FileCorpus(source, target, validation_source, validation_target)
-    settings = {**corpus.settings, **_given(vocabulary_size=vocabulary_size, seed=seed)}
-    return Translation("translation", corpus, settings)
+    return Translation("translation", corpus, {**corpus.settings, **options})
 
 
-def multi30k_rnnsearch(vocabulary_size: int | None = None, seed: int | None = None) -> Translation:
-    """RNNsearch from English to German on Multi30k's raw text."""
-    settings = _given(vocabulary_size=vocabulary_size, seed=seed)
-    return Translation("multi30k-rnnsearch", Multi30k(), settings, MULTI30K_SAMPLES)
-
-
-def _given(**settings) -> dict:
-    return {name: value for name, value in settings.items() if value is not None}
+def multi30k_rnnsearch(**options) -> Translation:
+    """RNNsearch from English to German on Multi30k; the options are those of `Translation`."""
+    return Translation("multi30k-rnnsearch", Multi30kCorpus(), options, MULTI30K_SAMPLES)
