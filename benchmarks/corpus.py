@@ -26,7 +26,7 @@ BATCH_TOKENS = 2_000
 
 
 def write_corpus(directory: Path, lines: int) -> None:
-    """Lines of 3 to 25 words; a word's frequency falls with its rank, as in a language."""
+    """Lines of 2 to 9 words; a word's frequency falls with its rank, as in a language."""
     random = np.random.default_rng(1)
     letters = np.array(list("enirstadhulcgmobwfkzpv"))
     words = ["".join(random.choice(letters, random.integers(2, 10))) for _ in range(20_000)]
@@ -34,7 +34,7 @@ def write_corpus(directory: Path, lines: int) -> None:
     frequency /= frequency.sum()
     with open(directory / "a", "w") as source, open(directory / "b", "w") as target:
         for start in range(0, lines, 10_000):
-            lengths = random.integers(3, 26, min(10_000, lines - start))
+            lengths = random.integers(2, 10, min(10_000, lines - start))
             drawn = iter(random.choice(words, 2 * lengths.sum(), p=frequency).tolist())
             for length in lengths.tolist():
                 source.write(" ".join(itertools.islice(drawn, length)) + "\n")

@@ -59,7 +59,7 @@ def learn_subwords(
             sentence_iterator=iter(sample),
             model_writer=model,
             model_type="bpe",
-            vocab_size=vocabulary_size,
+            vocab_size=max(vocabulary_size, NUMBER_OF_SPECIAL_TOKENS),
             hard_vocab_limit=False,  # the size that was reached tells the largest one
             byte_fallback=True,
             character_coverage=_CHARACTER_COVERAGE,

@@ -229,6 +229,7 @@ def test_all_merges_join_two_known_pieces(model):
     [
         (["ab ab"], 400, "at most 266 subwords, 400 were asked for"),
         (["ab ab"], 100, "need a vocabulary of 263 subwords, 100 were asked for"),
+        (["ab ab"], 0, "need a vocabulary of 263 subwords, 0 were asked for"),
         ([], 300, "no text"),
         (["", "  "], 300, "no text"),
     ],
