@@ -4,7 +4,7 @@ import keras
 from keras import constraints, initializers, regularizers
 
 from keras_attn.layers import single_head
-from keras_attn.ops import additive_attention as additive
+from keras_attn.ops.additive_attention import additive_attention, project
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -152,7 +152,7 @@ class AdditiveAttention(keras.layers.Layer):
             Keys (B, S, units).
         """
         memory = single_head.clear_padding(self.compute_dtype, memory, mask)
-        return additive.project(memory, self.key_kernel)
+        return project(memory, self.key_kernel)
 
     def attend(self, query, keys, values, mask=None):
         """Attend with projected keys, for one query an example or for several.
@@ -169,8 +169,8 @@ class AdditiveAttention(keras.layers.Layer):
         return single_head.attend_step_or_sequence(self._attend, query, keys, values, mask)
 
     def _attend(self, query, keys, values, mask=None, causal=False):
-        return additive.additive_attention(
-            additive.project(keras.ops.cast(query, self.compute_dtype), self.query_kernel),
+        return additive_attention(
+            project(keras.ops.cast(query, self.compute_dtype), self.query_kernel),
             keys,
             keras.ops.cast(values, self.compute_dtype),
             self.score_vector,

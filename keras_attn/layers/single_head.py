@@ -39,12 +39,15 @@ def call(
     """Keras' attention call in terms of the layer's `project_memory` and `_attend`."""
     key = value if key is None else key
     _require_rank(query=query, value=value, key=key)
-    mask = masks.of_call(scores_shape(query, key), query_mask, value_mask, key_mask, attention_mask)
+    shape = scores_shape(query, key)
+    mask = masks.of_call(shape, value_mask, key_mask, attention_mask)
+    query_mask = masks.padding(query_mask, shape[:2], "query_mask")
     # Cleared before it is projected: a hidden NaN must not reach the kernels' gradients either.
-    keys = layer.project_memory(key, None if mask is None else masks.seen_keys(mask))
-    return layer._attend(
+    keys = layer.project_memory(key, masks.seen_keys(mask))
+    context, weights = layer._attend(
         masks.clear_hidden(query, query_mask), keys, value, mask, causal=use_causal_mask
     )
+    return masks.clear_hidden(context, query_mask), masks.clear_hidden(weights, query_mask)
 
 
 def _require_rank(**tensors):
