@@ -131,8 +131,7 @@ def require_shapes(query, key, value):
     received = "Received: query.shape={}, key.shape={}, value.shape={}".format(*shapes)
     if any(len(shape) != 4 for shape in shapes):
         raise ValueError(
-            "query, key and value must have the axes (batch, length, heads, features). "
-            f"{received}"
+            f"query, key and value must have the axes (batch, length, heads, features). {received}"
         )
     query_shape, key_shape, value_shape = shapes
     if query_shape[3] != key_shape[3]:
