@@ -19,6 +19,12 @@ def geometric_frequencies(dim: int, base: float) -> np.ndarray:
     return base ** (-np.arange(0, dim, 2, dtype="float64") / dim)
 
 
+def token_positions(length, start_index=0):
+    """Positions of `length` tokens: (T,), or (B, T) for a `start_index` (B,)."""
+    start_index = ops.convert_to_tensor(start_index)
+    return start_index[..., None] + ops.cast(ops.arange(length), start_index.dtype)
+
+
 def angles(positions, frequencies: np.ndarray):
     """Angles in [-pi, pi], float32: positions (...) and frequencies (F,) -> (..., F).
 
