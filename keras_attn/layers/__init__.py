@@ -1,13 +1,21 @@
 """Keras layers: weights and configuration around the functions of `keras_attn.ops`."""
 
 from keras_attn.layers.additive_attention import AdditiveAttention
+from keras_attn.layers.feed_forward import FeedForward
+from keras_attn.layers.luong_attention import LuongAttention
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.rotary_embedding import RotaryEmbedding
 from keras_attn.layers.sinusoidal_embedding import SinusoidalEmbedding
+from keras_attn.layers.transformer_decoder_block import TransformerDecoderBlock
+from keras_attn.layers.transformer_encoder_block import TransformerEncoderBlock
 
 __all__ = [
     "AdditiveAttention",
+    "FeedForward",
+    "LuongAttention",
     "MultiHeadAttention",
     "RotaryEmbedding",
     "SinusoidalEmbedding",
+    "TransformerDecoderBlock",
+    "TransformerEncoderBlock",
 ]

@@ -6,7 +6,7 @@ import keras
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import attention_axes as axes_of
-from keras_attn.layers.rotary_embedding import RotaryEmbedding
+from keras_attn.layers.rotary_embedding import rotary_of
 from keras_attn.ops import cache as kv_cache
 from keras_attn.ops import masks
 from keras_attn.ops.angles import token_positions
@@ -154,7 +154,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.num_key_value_heads = num_key_value_heads
-        self.rotary = _rotary_of(rotary, key_dim, self.dtype_policy)
+        self.rotary = rotary_of(rotary, key_dim, self.dtype_policy)
         self.window = window
         self.dropout = dropout
         self.use_bias = use_bias
@@ -197,7 +197,7 @@ class MultiHeadAttention(keras.layers.Layer):
             bias_axes=bias_axes if self.use_bias else None,
             name=name,
             dtype=self.dtype_policy,
-            # Copies: an initializer with a seed would give every projection the same numbers.
+            # Copies, for one initializer gives the same numbers each time it is asked.
             kernel_initializer=initializers.get(initializers.serialize(self.kernel_initializer)),
             bias_initializer=initializers.get(initializers.serialize(self.bias_initializer)),
             kernel_regularizer=self.kernel_regularizer,
@@ -454,28 +454,3 @@ def _require_sizes(**sizes):
 
 def _as_tuple(sizes):
     return sizes if sizes is None else (sizes,) if isinstance(sizes, int) else tuple(sizes)
-
-
-def _rotary_of(rotary, key_dim, dtype):
-    """The layer that `rotary` stands for, checked against the features of a head."""
-    if rotary is None or rotary is False:
-        return None
-    if isinstance(rotary, dict) and "class_name" in rotary:
-        rotary = keras.saving.deserialize_keras_object(rotary)
-    elif isinstance(rotary, dict):
-        rotary = RotaryEmbedding(**{"dtype": dtype, **rotary})
-    elif isinstance(rotary, str):
-        rotary = RotaryEmbedding(convention=rotary, dtype=dtype)
-    elif rotary is True:
-        rotary = RotaryEmbedding(dtype=dtype)
-    if not isinstance(rotary, RotaryEmbedding):
-        raise ValueError(
-            "`rotary` must be None, True, a convention, a dict of RotaryEmbedding's arguments or a "
-            f"RotaryEmbedding. Received: rotary={rotary!r}"
-        )
-    if key_dim % 2 if rotary.rotary_dim is None else rotary.rotary_dim > key_dim:
-        raise ValueError(
-            "Rotary positions need an even `key_dim`, or a `rotary_dim` of at most `key_dim`. "
-            f"Received: key_dim={key_dim}, rotary_dim={rotary.rotary_dim}"
-        )
-    return rotary

@@ -77,3 +77,28 @@ class RotaryEmbedding(keras.layers.Layer):
             "scaling": None if self.scaling is None else dict(self.scaling),
             "rotary_dim": self.rotary_dim,
         }
+
+
+def rotary_of(rotary, key_dim, dtype):
+    """The layer that `rotary` stands for, checked against the features of a head."""
+    if rotary is None or rotary is False:
+        return None
+    if isinstance(rotary, dict) and "class_name" in rotary:
+        rotary = keras.saving.deserialize_keras_object(rotary)
+    elif isinstance(rotary, dict):
+        rotary = RotaryEmbedding(**{"dtype": dtype, **rotary})
+    elif isinstance(rotary, str):
+        rotary = RotaryEmbedding(convention=rotary, dtype=dtype)
+    elif rotary is True:
+        rotary = RotaryEmbedding(dtype=dtype)
+    if not isinstance(rotary, RotaryEmbedding):
+        raise ValueError(
+            "`rotary` must be None, True, a convention, a dict of RotaryEmbedding's arguments or a "
+            f"RotaryEmbedding. Received: rotary={rotary!r}"
+        )
+    if key_dim % 2 if rotary.rotary_dim is None else rotary.rotary_dim > key_dim:
+        raise ValueError(
+            "Rotary positions need an even `key_dim`, or a `rotary_dim` of at most `key_dim`. "
+            f"Received: key_dim={key_dim}, rotary_dim={rotary.rotary_dim}"
+        )
+    return rotary

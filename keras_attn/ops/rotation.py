@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -59,6 +60,7 @@ def rotate(
         Chen et al. 2023, linear scaling, https://arxiv.org/abs/2306.15595
         Peng et al. 2023, "YaRN", https://arxiv.org/abs/2309.00071
     """
+    x = ops.convert_to_tensor(x)
     _require_shapes(x, positions)
     _require_convention(convention)
     rotary_dim = _rotary_dim(x.shape[-1], rotary_dim)
@@ -66,7 +68,8 @@ def rotate(
     angle = angles(positions, frequencies)  # (T, d / 2) or (B, T, d / 2)
     if len(x.shape) == 4:
         angle = angle[..., None, :]
-    turning = ops.cast(x[..., :rotary_dim], "float32")
+    exact = "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
+    turning, angle = ops.cast(x[..., :rotary_dim], exact), ops.cast(angle, exact)
     turned = _turn(turning, ops.cos(angle) * amplitude, ops.sin(angle) * amplitude, convention)
     turned = ops.cast(turned, x.dtype)
     if rotary_dim == x.shape[-1]:
