@@ -2,6 +2,9 @@
 
 from keras_attn.layers.additive_attention import AdditiveAttention
 from keras_attn.layers.feed_forward import FeedForward
+from keras_attn.layers.gru import GRU, GRUCell
+from keras_attn.layers.lstm import LSTM, PeepholeLSTM
+from keras_attn.layers.lstm_cell import LSTMCell, PeepholeLSTMCell
 from keras_attn.layers.luong_attention import LuongAttention
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.rotary_embedding import RotaryEmbedding
@@ -10,10 +13,16 @@ from keras_attn.layers.transformer_decoder_block import TransformerDecoderBlock
 from keras_attn.layers.transformer_encoder_block import TransformerEncoderBlock
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "AdditiveAttention",
     "FeedForward",
+    "GRUCell",
+    "LSTMCell",
     "LuongAttention",
     "MultiHeadAttention",
+    "PeepholeLSTM",
+    "PeepholeLSTMCell",
     "RotaryEmbedding",
     "SinusoidalEmbedding",
     "TransformerDecoderBlock",

@@ -1,0 +1,162 @@
+"""What the recurrent layers have in common: a Keras RNN with the loop of `ops.scan`."""
+
+import keras
+from keras import ops
+
+from keras_attn.layers.recurrent_checks import require_choice, require_sequences, require_states
+from keras_attn.layers.recurrent_dropout import drop_inputs
+from keras_attn.ops.masks import require_boolean
+from keras_attn.ops.scan import scan
+
+
+def of_cell(name: str) -> property:
+    """A property of a layer that reads the attribute of its cell."""
+    return property(lambda layer: getattr(layer.cell, name), doc=f"`{name}` of the cell.")
+
+
+class RecurrentLayer(keras.layers.RNN):
+    """A `keras.layers.RNN` over a cell that projects its inputs for all steps at once.
+
+    The cell has, beside what a Keras cell has:
+
+    - `project(inputs, training)`: (B, [T,] features) -> (B, [T,] blocks * units),
+    - `step_function(states, training)`: a function `(projected, states) -> (output, states)`,
+      its output being the first state,
+    - `required_states`: how many states an `initial_state` must hold at least; the rest is zero.
+
+    A subclass has `cudnn_is_usable(mask)`, whether there is a GPU and cuDNN computes exactly what
+    the layer computes, and `cudnn_loop(sequences, initial_state)`, which does `inner_loop` there.
+
+    Where a mask is False the states and the output are those of the step before, the initial
+    ones as long as no step was taken: the last output always is the last hidden state.
+    `zero_output_for_mask` sets the masked steps of a returned sequence to 0, and nothing else.
+    `go_backwards` reverses the mask with the sequence. Keras differs in all three.
+    """
+
+    units = of_cell("units")
+    activation = of_cell("activation")
+    recurrent_activation = of_cell("recurrent_activation")
+    use_bias = of_cell("use_bias")
+    kernel_initializer = of_cell("kernel_initializer")
+    recurrent_initializer = of_cell("recurrent_initializer")
+    bias_initializer = of_cell("bias_initializer")
+    kernel_regularizer = of_cell("kernel_regularizer")
+    recurrent_regularizer = of_cell("recurrent_regularizer")
+    bias_regularizer = of_cell("bias_regularizer")
+    kernel_constraint = of_cell("kernel_constraint")
+    recurrent_constraint = of_cell("recurrent_constraint")
+    bias_constraint = of_cell("bias_constraint")
+    dropout = of_cell("dropout")
+    recurrent_dropout = of_cell("recurrent_dropout")
+
+    def __init__(self, cell, use_cudnn="auto", **kwargs):
+        super().__init__(cell, **kwargs)
+        self.use_cudnn = require_choice("use_cudnn", use_cudnn, ("auto", True, False))
+        if use_cudnn and self.cudnn_is_usable(mask=None):
+            self.supports_jit = False  # XLA has no cuDNN kernels
+
+    def build(self, sequences_shape, initial_state_shape=None):
+        require_sequences(sequences_shape)
+        if self.stateful and sequences_shape[0] is None:
+            raise ValueError(
+                "A stateful layer must know its batch size: give `batch_size` or `batch_shape` to "
+                f"the Input. Received: sequences.shape={tuple(sequences_shape)}"
+            )
+        super().build(sequences_shape, initial_state_shape)
+
+    def compute_output_shape(self, sequences_shape, initial_state_shape=None):
+        require_sequences(sequences_shape)
+        if initial_state_shape is not None:
+            self._require_states(_as_list(initial_state_shape, is_item=_is_shape), sequences_shape)
+        return super().compute_output_shape(sequences_shape)
+
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        require_sequences(sequences.shape)
+        states = self._starting_states(sequences, initial_state)
+        try:
+            last_output, outputs, states = self.inner_loop(sequences, states, mask, training)
+        finally:
+            self.cell.reset_dropout_mask()
+            self.cell.reset_recurrent_dropout_mask()
+        if self.stateful:
+            for variable, state in zip(self.states, states, strict=True):
+                variable.assign(ops.cast(state, variable.dtype))
+        output = outputs if self.return_sequences else last_output
+        return (output, *states) if self.return_state else output
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        """Run the cell over the sequence: `(last_output, outputs, states)`, as in Keras."""
+        if self.use_cudnn and self.cudnn_is_usable(mask):
+            (dropped,) = drop_inputs(self.cell, sequences, training)
+            return self.cudnn_loop(dropped, initial_state)
+        if self.use_cudnn is True:
+            raise ValueError(
+                "cuDNN cannot compute this layer here: it needs a GPU, the default activations, "
+                "a bias, no mask, no unrolling, no recurrent dropout, no peepholes or variant and "
+                "in a GRU `reset_after=True`; pass use_cudnn='auto'. Received: use_cudnn=True"
+            )
+        return self._scan(sequences, initial_state, mask, training)
+
+    def _scan(self, sequences, initial_state, mask, training):
+        projected = self.cell.project(sequences, training)  # (B, T, blocks * units)
+        cell_step = self.cell.step_function(initial_state, training)
+
+        def step(projected, states):
+            output, states = cell_step(projected, states)
+            return (output if self.return_sequences else ()), states
+
+        outputs, states = scan(
+            step,
+            projected,
+            initial_state,
+            mask=mask,
+            reverse=self.go_backwards,
+            initial_outputs=initial_state[0] if self.return_sequences else (),
+            unroll=self.unroll,
+        )
+        if self.return_sequences:
+            outputs = self._finish(outputs, mask)  # (B, T, units)
+        return states[0], outputs, states
+
+    def _finish(self, outputs, mask):
+        """Zero the masked steps if asked to, and put the steps in the order they were taken."""
+        if mask is not None and self.zero_output_for_mask:
+            mask = ops.expand_dims(require_boolean(mask), -1)
+            outputs = ops.where(mask, outputs, ops.zeros_like(outputs))
+        return ops.flip(outputs, axis=1) if self.go_backwards else outputs
+
+    def _starting_states(self, sequences, initial_state) -> list:
+        given = self.states if initial_state is None and self.stateful else initial_state
+        given = [] if given is None else _as_list(given)
+        if initial_state is not None:
+            self._require_states([state.shape for state in given], sequences.shape)
+        left_out = self.get_initial_state(ops.shape(sequences)[0])[len(given) :]
+        dtype = self.cell.compute_dtype
+        return [ops.convert_to_tensor(state, dtype=dtype) for state in [*given, *left_out]]
+
+    def _require_states(self, shapes, sequences_shape):
+        require_states(shapes, self.state_size, sequences_shape[0], self.cell.required_states)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["cell"]
+        of_cell = self.cell.get_config()
+        regularizer = keras.regularizers.serialize(self.activity_regularizer)
+        return {
+            **of_cell,
+            **config,
+            "activity_regularizer": regularizer,
+            "use_cudnn": self.use_cudnn,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def _as_list(value, is_item=lambda value: not keras.tree.is_nested(value)) -> list:
+    return [value] if is_item(value) else list(value)
+
+
+def _is_shape(value) -> bool:
+    return all(size is None or isinstance(size, int) for size in value)
