@@ -103,7 +103,6 @@ def unfold_weights(weights, query, value, axes):
 def weights_shape(query_shape, value_shape, heads, axes):
     """Shape of the weights, from the shapes of the inputs."""
     batch = [query_shape[axis] for axis in _batch_axes(axes, len(query_shape))]
-    if query_shape[0] == 1:
-        batch[0] = value_shape[0]
+    batch[0] = masks.broadcast_size(query_shape[0], value_shape[0])
     lengths = [shape[axis] for shape in (query_shape, value_shape) for axis in axes]
     return (*batch, heads, *lengths)

@@ -388,7 +388,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         features = self._output_shape or (query_shape[-1],)
-        batch = value_shape[0] if query_shape[0] == 1 else query_shape[0]
+        batch = masks.broadcast_size(query_shape[0], value_shape[0])
         return (batch, *query_shape[1:-1], *features)
 
     def compute_output_spec(

@@ -69,7 +69,7 @@ def attend_step_or_sequence(attend, query, keys, values, mask):
 
 def output_shapes(query_shape, value_shape):
     """Shapes of the contexts (B, T, Dv) and the weights (B, T, S)."""
-    batch = value_shape[0] if query_shape[0] == 1 else query_shape[0]
+    batch = masks.broadcast_size(query_shape[0], value_shape[0])
     return (
         (batch, query_shape[1], value_shape[-1]),
         (batch, query_shape[1], value_shape[1]),

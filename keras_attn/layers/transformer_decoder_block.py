@@ -10,9 +10,9 @@ from keras_attn.ops import masks
 class TransformerDecoderBlock(keras.layers.Layer):
     """Causal self-attention, attention to a memory and a feed-forward network.
 
-    Each of the three has a residual connection, `Norm(x + Dropout(F(x)))` as published or, pre-norm,
-    `x + Dropout(F(Norm(x)))`; the memory is not normalised here. A stack of pre-norm blocks ends in
-    a normalisation of its own, and so does the encoder that makes the memory.
+    Each of the three has a residual connection, `Norm(x + Dropout(F(x)))` as published or,
+    pre-norm, `x + Dropout(F(Norm(x)))`; the memory is not normalised here. A stack of pre-norm
+    blocks ends in a normalisation of its own, and so does the encoder that makes the memory.
 
     Rotary positions and the window are those of the self-attention. Step by step, the memory is
     projected once with `project_memory`, and the cache holds the tokens so far.

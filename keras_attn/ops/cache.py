@@ -139,7 +139,7 @@ def _look_up(mask, positions):
     size = ops.shape(mask)[-1]
     leading = ops.shape(mask)[:-1]
     wanted = ops.shape(positions)[:-1]
-    leading = tuple(w if s == 1 else s for s, w in zip(leading, wanted, strict=True))
+    leading = tuple(masks.broadcast_size(*sizes) for sizes in zip(leading, wanted, strict=True))
     inside = ops.logical_and(positions >= 0, positions < size)
     index = ops.clip(positions, 0, size - 1)
     found = ops.take_along_axis(

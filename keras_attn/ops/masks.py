@@ -173,8 +173,12 @@ def of_call(scores_shape, value_mask=None, key_mask=None, attention_mask=None):
 
 def broadcast_batch(first, second):
     """The batch size of two tensors of which either may have a batch of 1."""
-    sizes = ops.shape(first)[0], ops.shape(second)[0]
-    return sizes[1] if isinstance(sizes[0], int) and sizes[0] == 1 else sizes[0]
+    return broadcast_size(ops.shape(first)[0], ops.shape(second)[0])
+
+
+def broadcast_size(first, second):
+    """The size of an axis of which either size may be 1, as far as it is known."""
+    return second if isinstance(first, int) and first == 1 else first
 
 
 def seen_keys(mask):

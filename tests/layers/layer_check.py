@@ -90,6 +90,10 @@ class _Call:
     def unknown_shape(self, array) -> list:
         return [None if axis in self.dynamic_axes else n for axis, n in enumerate(array.shape)]
 
+    def lengths(self) -> set[int]:
+        """Sizes that may be unknown."""
+        return {a.shape[axis] for a in self.arrays.values() for axis in self.dynamic_axes}
+
     def resized(self, axis: int, size: int) -> dict:
         """The arrays with the first `size` entries of an axis alone."""
         cut = (slice(None),) * axis + (slice(size),)
@@ -189,7 +193,9 @@ def _check_symbolic_shapes(layer, call):
             a in (None, b) for a, b in zip(s.shape, r.shape, strict=True)
         )
         assert agree, f"symbolic shape {s.shape}, real shape {r.shape}"
-        assert s.shape[-1] == r.shape[-1] or len(s.shape) < 3, f"{s.shape} forgets its last size"
+        is_a_length = r.shape[-1] in call.lengths()  # as in attention weights (B, T, S)
+        kept = s.shape[-1] == r.shape[-1] or is_a_length or len(s.shape) < 3
+        assert kept, f"{s.shape} forgets its last size"
         dtype = keras.backend.standardize_dtype(r.dtype)
         assert s.dtype == dtype, f"symbolic dtype {s.dtype}, real dtype {dtype}"
     known = {

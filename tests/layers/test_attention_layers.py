@@ -1,6 +1,5 @@
 """Every attention layer passes the shared layer test."""
 
-import keras
 import numpy as np
 import pytest
 from layer_check import check_layer
@@ -16,6 +15,16 @@ def _random(*shape):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
+def _with(**options):
+    """How to call a layer with flags beside its tensors."""
+
+    def call(layer, **tensors):
+        first, *others = tensors
+        return layer(tensors[first], **{name: tensors[name] for name in others}, **options)
+
+    return call
+
+
 def _cross():
     return {"query": _random(2, 3, 6), "value": _random(2, 4, 6)}
 
@@ -23,27 +32,24 @@ def _cross():
 CROSS_MASKS = {"query_mask": ("query", QUERIES), "value_mask": ("value", KEYS)}
 
 
-@pytest.mark.parametrize(("name", "arguments"), [
-    ("AdditiveAttention", {"units": 5}),
-    ("AdditiveAttention", {"units": 5, "use_bias": True}),
-    ("AdditiveAttention", {"units": 5, "normalize": True}),
-    ("LuongAttention", {"score": "dot"}),
-    ("LuongAttention", {"score": "general"}),
-    ("LuongAttention", {"score": "scaled"}),
-    ("MultiHeadAttention", {"num_heads": 4, "key_dim": 3, "value_dim": 2}),
-    ("MultiHeadAttention", {"num_heads": 4, "key_dim": 4, "num_key_value_heads": 2,
-                            "rotary": True, "window": 2}),
-    ("MultiHeadAttention", {"num_heads": 2, "key_dim": 4, "output_shape": (2, 3),
-                            "rotary": "interleaved", "use_bias": False, "seed": 3}),
+@pytest.mark.parametrize(("name", "causal", "arguments"), [
+    ("AdditiveAttention", False, {"units": 5}),
+    ("AdditiveAttention", True, {"units": 5, "normalize": True}),
+    ("LuongAttention", True, {"score": "dot"}),
+    ("LuongAttention", False, {"score": "scaled"}),
+    ("MultiHeadAttention", False, {"num_heads": 4, "key_dim": 3, "value_dim": 2}),
+    ("MultiHeadAttention", True, {"num_heads": 4, "key_dim": 4, "num_key_value_heads": 2,
+                                  "rotary": True, "window": 2}),
+    ("MultiHeadAttention", False, {"num_heads": 2, "key_dim": 4, "output_shape": (2, 3),
+                                   "rotary": "interleaved", "use_bias": False, "seed": 3}),
 ])  # fmt: skip
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_between_two_sequences(name, arguments, causal, tmp_path):
+def test_attention_between_two_sequences(name, causal, arguments, tmp_path):
     check_layer(
         lambda **kwargs: getattr(layers, name)(**arguments, **kwargs),
         _cross(),
         tmp_path,
         masks=CROSS_MASKS,
-        options={"return_attention_scores": True, "use_causal_mask": causal},
+        call=_with(return_attention_scores=True, use_causal_mask=causal),
     )
 
 
@@ -52,7 +58,7 @@ def test_attention_over_some_axes(tmp_path):
         lambda **kwargs: layers.MultiHeadAttention(2, 3, attention_axes=(2,), **kwargs),
         {"query": _random(2, 3, 5, 4), "value": _random(2, 3, 6, 4)},
         tmp_path,
-        options={"return_attention_scores": True},
+        call=_with(return_attention_scores=True),
     )
 
 
@@ -70,7 +76,7 @@ def test_attention_with_a_cache(tmp_path):
         },
         tmp_path,
         dynamic_axes=(0,),
-        options={"return_attention_scores": True, "use_causal_mask": True},
+        call=_with(return_attention_scores=True, use_causal_mask=True),
     )
 
 
@@ -112,15 +118,14 @@ BLOCKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", BLOCKS)
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("causal", "arguments"), zip([False, True, True], BLOCKS, strict=True))
 def test_encoder_block(arguments, causal, tmp_path):
     check_layer(
         lambda **kwargs: layers.TransformerEncoderBlock(4, 8, **arguments, **kwargs),
         {"inputs": _random(2, 3, 8)},
         tmp_path,
         masks={"mask": ("inputs", LEFT if causal else QUERIES)},
-        options={"return_attention_scores": True, "use_causal_mask": causal},
+        call=_with(return_attention_scores=True, use_causal_mask=causal),
     )
 
 
@@ -131,5 +136,5 @@ def test_decoder_block(arguments, tmp_path):
         {"inputs": _random(2, 3, 8), "memory": _random(2, 4, 6)},
         tmp_path,
         masks={"mask": ("inputs", QUERIES), "memory_mask": ("memory", KEYS)},
-        options={"return_attention_scores": True},
+        call=_with(return_attention_scores=True),
     )
