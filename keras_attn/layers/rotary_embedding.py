@@ -80,7 +80,7 @@ class RotaryEmbedding(keras.layers.Layer):
 
 
 def rotary_of(rotary, key_dim, dtype):
-    """The layer that `rotary` stands for, checked against the features of a head."""
+    """The layer that `rotary` stands for, checked against the features of a head if known."""
     if rotary is None or rotary is False:
         return None
     if isinstance(rotary, dict) and "class_name" in rotary:
@@ -96,6 +96,8 @@ def rotary_of(rotary, key_dim, dtype):
             "`rotary` must be None, True, a convention, a dict of RotaryEmbedding's arguments or a "
             f"RotaryEmbedding. Received: rotary={rotary!r}"
         )
+    if key_dim is None:
+        return rotary
     if key_dim % 2 if rotary.rotary_dim is None else rotary.rotary_dim > key_dim:
         raise ValueError(
             "Rotary positions need an even `key_dim`, or a `rotary_dim` of at most `key_dim`. "

@@ -8,6 +8,7 @@ from keras import initializers
 from keras_attn.layers.feed_forward import FeedForward
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.residual_branch import ResidualBranch, require_normalization
+from keras_attn.layers.rotary_embedding import rotary_of
 from keras_attn.ops import masks
 
 
@@ -45,7 +46,11 @@ class BlockOptions:
         masks.require_window(options.window)
         # These check their arguments, so that a bad one is refused before anything is built.
         options.feed_forward("float32")
-        options.attention(options.num_heads, "float32", "check", 0)
+        some_key_dim = 1 if options.key_dim is None else options.key_dim
+        MultiHeadAttention(
+            options.num_heads, some_key_dim, num_key_value_heads=options.num_key_value_heads
+        )
+        rotary_of(options.rotary, options.key_dim, "float32")
         return options
 
     def config(self) -> dict:
