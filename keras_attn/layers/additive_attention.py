@@ -1,9 +1,10 @@
 """Additive attention (Bahdanau et al. 2014) as a Keras layer."""
 
 import keras
-from keras import constraints, initializers, regularizers
+from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import single_head
+from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import additive_attention, project
 
 
@@ -151,7 +152,7 @@ class AdditiveAttention(keras.layers.Layer):
         Returns:
             Keys (B, S, units).
         """
-        memory = single_head.clear_padding(self.compute_dtype, memory, mask)
+        memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
         return project(memory, self.key_kernel)
 
     def attend(self, query, keys, values, mask=None):
@@ -170,9 +171,9 @@ class AdditiveAttention(keras.layers.Layer):
 
     def _attend(self, query, keys, values, mask=None, causal=False):
         return additive_attention(
-            project(keras.ops.cast(query, self.compute_dtype), self.query_kernel),
+            project(ops.cast(query, self.compute_dtype), self.query_kernel),
             keys,
-            keras.ops.cast(values, self.compute_dtype),
+            ops.cast(values, self.compute_dtype),
             self.score_vector,
             bias=self.bias,
             score_scale=self.score_scale,

@@ -4,6 +4,7 @@ import keras
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import single_head
+from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import project
 from keras_attn.ops.attention import dot_product_attention
 
@@ -128,7 +129,7 @@ class LuongAttention(keras.layers.Layer):
         Returns:
             Keys (B, S, Dq).
         """
-        memory = single_head.clear_padding(self.compute_dtype, memory, mask)
+        memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
         return memory if self.key_kernel is None else project(memory, self.key_kernel)
 
     def attend(self, query, keys, values, mask=None):

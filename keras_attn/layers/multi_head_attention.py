@@ -334,8 +334,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 "nor `window` may be set, and `value_dim` must be `key_dim`. Received: "
                 f"rotary={self.rotary}, window={self.window}, value_dim={self.value_dim}"
             )
-        memory = ops.cast(memory, self.compute_dtype)
-        memory = masks.clear_hidden(memory, None if mask is None else masks.require_boolean(mask))
+        memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
         return ops.stack([self._key_dense(memory), self._value_dense(memory)], axis=1)
 
     def attend(self, query, memory, mask=None, query_mask=None, training=None):
@@ -351,7 +350,7 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             Output (B, T, features) and weights (B, N, T, S).
         """
-        query = masks.clear_hidden(ops.cast(query, self.compute_dtype), query_mask)
+        query = masks.clear_padding(ops.cast(query, self.compute_dtype), query_mask, "query_mask")
         return self._attend(
             self._query_dense(query), memory[:, 0], memory[:, 1], query_mask, mask,
             causal=False, window=None, training=training, return_weights=True,

@@ -6,7 +6,6 @@ decoder needs of it.
 """
 
 import keras
-from keras import ops
 
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import scores_shape
@@ -15,14 +14,6 @@ from keras_attn.ops.additive_attention import scores_shape
 def require_units(units):
     if not isinstance(units, int) or isinstance(units, bool) or units < 1:
         raise ValueError(f"`units` must be a positive integer. Received: units={units!r}")
-
-
-def clear_padding(dtype, inputs, mask):
-    """Inputs (B, S, D) in `dtype`, with 0 where the mask (B|1, S) is False."""
-    inputs = ops.cast(inputs, dtype)
-    if mask is None:
-        return inputs
-    return masks.clear_hidden(inputs, masks.require_boolean(mask))
 
 
 def call(

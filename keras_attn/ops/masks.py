@@ -234,6 +234,11 @@ def clear_hidden(inputs, seen):
     return ops.where(seen, inputs, ops.zeros_like(inputs))
 
 
+def clear_padding(inputs, mask, name: str = "mask"):
+    """Put 0 at positions that do not exist: inputs (B, S, ...), mask (B|1, S) or None."""
+    return clear_hidden(inputs, padding(mask, ops.shape(inputs)[:2], name))
+
+
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis of the scores whose mask is True.
 

@@ -63,6 +63,11 @@ def test_steps_over_a_projected_memory_equal_the_call(layer, policy):
             )
 
 
+def _built(layer):
+    layer(QUERY, _memory(6))
+    return layer
+
+
 @pytest.mark.parametrize(("run", "message"), [
     (lambda: LuongAttention("concat"), "one of.*Received: score='concat'"),
     (lambda: LuongAttention("dot")(QUERY, _memory(6)),
@@ -74,6 +79,11 @@ def test_steps_over_a_projected_memory_equal_the_call(layer, policy):
      "Received: attention_mask.dtype="),
     (lambda: LuongAttention()(QUERY, _memory(6), query_mask=np.ones((2, 5), bool)),
      r"Received: query_mask.shape=\(2, 5\)"),
+    (lambda: _built(LuongAttention()).project_memory(_memory(6), np.ones((2, 4), bool)),
+     r"Received: mask.shape=\(2, 4\)"),
+    (lambda: _built(AdditiveAttention(3)).attend(
+        QUERY[:, 0], np.ones((2, 5, 3), "float32"), _memory(6), np.ones((2, 4), bool)),
+     r"Received: mask.shape=\(2, 4\)"),
     (lambda: LuongAttention()(QUERY[0], _memory(6)), r"Received: query.shape=\(3, 4\)"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused_with_what_was_received(run, message):
