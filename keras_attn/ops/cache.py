@@ -43,7 +43,10 @@ def wraps(cache, window, new_tokens) -> bool:
 
 
 def write(cache, key, value, position, wrap: bool):
-    """Write new keys and values at their positions, in place where the graph allows it.
+    """Write new keys and values at their positions.
+
+    In a graph the cache is updated in place where all examples share one position, and under XLA
+    always; else a CPU copies it.
 
     Args:
         cache: (B, 2, L, Nkv, d).
@@ -55,15 +58,39 @@ def write(cache, key, value, position, wrap: bool):
     Returns:
         The new cache.
     """
-    batch, _, size, _, _ = ops.shape(cache)
-    length = ops.shape(key)[1]
-    slot = position[:, None] + ops.arange(length)  # (B|1, T)
-    slot = ops.mod(slot, size) if wrap else slot
-    slot = ops.broadcast_to(slot[:, None], (batch, 2, length))
-    example = ops.broadcast_to(ops.arange(batch)[:, None, None], (batch, 2, length))
-    kind = ops.broadcast_to(ops.arange(2)[None, :, None], (batch, 2, length))
-    indices = ops.stack([example, kind, slot], axis=-1)  # (B, 2, T, 3)
     updates = ops.cast(ops.stack([key, value], axis=1), cache.dtype)  # (B, 2, T, Nkv, d)
+    contiguous = not wrap or updates.shape[2] == 1
+    position = ops.mod(position, slots(cache)) if wrap else position
+    if position.shape[0] == 1 and contiguous and not _compiled_by_xla():
+        return _write_slice(cache, updates, position[0])
+    return _write_rows(cache, updates, position, wrap)
+
+
+def _compiled_by_xla() -> bool:
+    """Whether XLA, whose slices to assign to must lie at constant positions, traces this."""
+    return tf.__internal__.get_enclosing_xla_context() is not None
+
+
+def _write_slice(cache, updates, position):
+    """Of TensorFlow's functional updates, the one that reuses the buffer on a CPU too."""
+    batch, _, length, heads, features = ops.shape(updates)
+    return tf.raw_ops.TensorStridedSliceUpdate(
+        input=cache,
+        begin=tf.stack([0, 0, position, 0, 0]),
+        end=tf.stack([batch, 2, position + length, heads, features]),
+        strides=[1] * 5,
+        value=updates,
+    )
+
+
+def _write_rows(cache, updates, position, wrap):
+    batch, _, length, _, _ = ops.shape(updates)
+    slot = position[:, None] + ops.arange(length)  # (B|1, T)
+    slot = ops.mod(slot, slots(cache)) if wrap else slot
+    shape = (batch, 2, length)
+    example = ops.broadcast_to(ops.arange(batch)[:, None, None], shape)
+    kind = ops.broadcast_to(ops.arange(2)[None, :, None], shape)
+    indices = ops.stack([example, kind, ops.broadcast_to(slot[:, None], shape)], axis=-1)
     return ops.scatter_update(cache, indices, updates)
 
 

@@ -157,6 +157,29 @@ def test_loop_in_a_graph_equals_the_full_forward(arguments, compile_it):
     np.testing.assert_allclose(decode(tokens), full, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_one_position_for_all_and_one_each_give_the_same_values_and_gradients(dtype):
+    layer, tokens = _layer_and_tokens(**KINDS[1])
+    layer = MultiHeadAttention.from_config({**layer.get_config(), "dtype": dtype, "seed": 1})
+    tokens = tf.cast(tokens[:, :2], dtype)
+    before = tf.cast(keras.random.normal((3, 2, 6, 2, 4)), dtype)
+    layer(tokens, tokens)
+    results = []
+    for position in (3, [3, 3, 3]):
+        with tf.GradientTape() as tape:
+            tape.watch([tokens, before])
+            output, after = layer(tokens, tokens, cache=before, cache_position=np.array(position))
+            loss = tf.reduce_sum(output**2) + tf.reduce_sum(after**3)
+        results.append([output, after, *tape.gradient(loss, [tokens, before])])
+    for shared, own in zip(*results, strict=True):
+        shared, own = tf.cast(shared, "float32"), tf.cast(own, "float32")
+        np.testing.assert_allclose(shared, own, atol=1e-5 if dtype == "float32" else 0.1)
+    kept = [0, 1, 2, 5]
+    changed = tf.cast(after != before, "int32").numpy()
+    assert changed[:, :, kept].sum() == 0
+    assert changed[:, :, 3:5].mean() > 0.9
+
+
 def test_memory_projected_once_equals_cross_attention():
     layer = MultiHeadAttention(4, 3, num_key_value_heads=2)
     query, memory = keras.random.normal((3, 2, 8)), keras.random.normal((3, 5, 6))
