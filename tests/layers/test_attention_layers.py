@@ -111,14 +111,13 @@ def test_feed_forward(activation, tmp_path):
 
 
 BLOCKS = [
-    {},
-    {"normalize_first": True, "activation": "gelu"},
+    {"activation": "gelu"},
     {"normalization": "rms", "normalize_first": True, "activation": "swiglu", "use_bias": False,
      "num_key_value_heads": 2, "rotary": True, "window": 2},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("causal", "arguments"), zip([False, True, True], BLOCKS, strict=True))
+@pytest.mark.parametrize(("causal", "arguments"), zip([False, True], BLOCKS, strict=True))
 def test_encoder_block(arguments, causal, tmp_path):
     check_layer(
         lambda **kwargs: layers.TransformerEncoderBlock(4, 8, **arguments, **kwargs),

@@ -85,6 +85,7 @@ def test_query_without_keys_gets_zeros_and_finite_gradients(dtype):
     assert output.dtype == weights.dtype == dtype
     assert np.all(keras.ops.convert_to_numpy(keras.ops.cast(weights[1], "float32")) == 0)
     assert np.all(keras.ops.convert_to_numpy(keras.ops.cast(output[1], "float32")) == 0)
+    assert np.all(tf.cast(weights[0, :, :, 2], "float32") == 0)
     for gradient in tape.gradient(loss, [query, key, value]):
         assert np.all(np.isfinite(tf.cast(gradient, "float32")))
 
@@ -107,6 +108,26 @@ def test_nan_of_a_hidden_key_reaches_no_output_and_no_gradient(mask):
     np.testing.assert_array_equal(*outputs)
     for clean, poisoned in zip(*gradients, strict=True):
         np.testing.assert_array_equal(clean, poisoned)
+
+
+@pytest.mark.parametrize("shared", ["query", "key"])
+@pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown batch"])
+def test_one_side_may_be_shared_by_all_examples(shared, unknown):
+    sizes = {"query": 5, "key": 5, shared: 1}
+    query, key = _random((sizes["query"], 3, 4, 6), (sizes["key"], 7, 2, 6))
+    mask = np.arange(7)[None] < np.array([7, 4, 0, 1, 2])[:, None]
+    run = dot_product_attention
+    if unknown:
+        batch = {name: size if size == 1 else None for name, size in sizes.items()}
+        keys = tf.TensorSpec((batch["key"], None, 2, 6))
+        run = tf.function(run, input_signature=[
+            tf.TensorSpec((batch["query"], None, 4, 6)), keys, keys,
+            tf.TensorSpec((None, None), "bool"),
+        ])  # fmt: skip
+    repeated = [tf.repeat(x, 5 // len(x), axis=0) for x in (query, key, key)]
+    np.testing.assert_allclose(
+        run(query, key, key, mask), dot_product_attention(*repeated, mask), atol=1e-6
+    )
 
 
 def test_learned_queries_with_a_batch_of_one_equal_the_repeated_ones():
