@@ -237,8 +237,8 @@ def clear_hidden(inputs, seen):
         seen = seen[(..., *(None,) * (len(inputs.shape) - 2))]
         return ops.where(seen, inputs, ops.zeros_like(inputs))
     sizes = ops.shape(inputs)
-    rows, features = sizes[0] * sizes[1], math.prod(inputs.shape[2:])
-    inputs = ops.reshape(inputs, (rows, features))
+    rows = sizes[0] * sizes[1]
+    inputs = ops.reshape(inputs, (rows, math.prod(sizes[2:])))
     seen = ops.reshape(ops.broadcast_to(seen, sizes[:2]), (rows,))
     # Chooses whole rows, three times as fast as `where`, which broadcasts.
     cleared = tf.raw_ops.Select(condition=seen, x=inputs, y=ops.zeros_like(inputs))

@@ -117,7 +117,7 @@ BLOCKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("causal", "arguments"), zip([False, True], BLOCKS, strict=True))
+@pytest.mark.parametrize(("causal", "arguments"), list(zip([False, True], BLOCKS, strict=True)))
 def test_encoder_block(arguments, causal, tmp_path):
     check_layer(
         lambda **kwargs: layers.TransformerEncoderBlock(4, 8, **arguments, **kwargs),
