@@ -30,7 +30,7 @@ class RecurrentLayer(keras.layers.RNN):
     Where a mask is False the states and the output are those of the step before, the initial
     ones as long as no step was taken: the last output always is the last hidden state.
     `zero_output_for_mask` sets the masked steps of a returned sequence to 0, and nothing else.
-    `go_backwards` reverses the mask with the sequence. Keras differs in all three.
+    `go_backwards` reverses the mask that goes on with the sequence. Keras differs in all three.
     """
 
     units = of_cell("units")
@@ -69,6 +69,15 @@ class RecurrentLayer(keras.layers.RNN):
         if initial_state_shape is not None:
             self._require_states(_as_list(initial_state_shape, is_item=_is_shape), sequences_shape)
         return super().compute_output_shape(sequences_shape)
+
+    def compute_mask(self, sequences, mask):
+        """The mask of the outputs: that of the sequence, in the order of the outputs."""
+        mask = keras.tree.flatten(mask)[0]
+        if mask is None or not self.return_sequences:
+            mask = None
+        elif self.go_backwards:
+            mask = ops.flip(mask, axis=1)
+        return [mask, *(None for _ in self.state_size)] if self.return_state else mask
 
     def call(self, sequences, initial_state=None, mask=None, training=False):
         require_sequences(sequences.shape)
@@ -125,7 +134,17 @@ class RecurrentLayer(keras.layers.RNN):
             outputs = ops.where(mask, outputs, ops.zeros_like(outputs))
         return ops.flip(outputs, axis=1) if self.go_backwards else outputs
 
+    def _require_batch_of_states(self, batch_size):
+        expected = self.states[0].shape[0]
+        if batch_size not in (None, expected):
+            raise ValueError(
+                f"A stateful layer keeps the batch size with which it was built, {expected}. "
+                f"Received: sequences of batch size {batch_size}"
+            )
+
     def _starting_states(self, sequences, initial_state) -> list:
+        if self.stateful:
+            self._require_batch_of_states(sequences.shape[0])
         given = self.states if initial_state is None and self.stateful else initial_state
         given = [] if given is None else _as_list(given)
         if initial_state is not None:
@@ -140,12 +159,10 @@ class RecurrentLayer(keras.layers.RNN):
     def get_config(self):
         config = super().get_config()
         del config["cell"]
-        of_cell = self.cell.get_config()
-        regularizer = keras.regularizers.serialize(self.activity_regularizer)
         return {
-            **of_cell,
+            **self.cell.get_config(),
             **config,
-            "activity_regularizer": regularizer,
+            "activity_regularizer": keras.regularizers.serialize(self.activity_regularizer),
             "use_cudnn": self.use_cudnn,
         }
 

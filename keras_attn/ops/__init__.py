@@ -2,7 +2,7 @@
 
 from keras_attn.ops.additive_attention import additive_attention
 from keras_attn.ops.attention import dot_product_attention
-from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step, project
+from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step
 from keras_attn.ops.rotation import permute_features, rotate
 from keras_attn.ops.scan import scan
 from keras_attn.ops.sinusoid import sinusoid
@@ -15,7 +15,6 @@ __all__ = [
     "gru_step_reset_after",
     "lstm_step",
     "permute_features",
-    "project",
     "rotate",
     "scan",
     "sinusoid",

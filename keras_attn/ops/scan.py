@@ -143,6 +143,8 @@ def _graph_loop(step: Step, inputs, states, reverse: bool):
         _stacked(array, s, _shape(s, inputs, leading=[]))
         for array, s in zip(collected, tf.nest.flatten(spec), strict=True)
     ]
+    for output in outputs:
+        output.set_shape([flat_inputs[0].shape[0], *output.shape[1:]])
     return tf.nest.pack_sequence_as(spec, outputs), states
 
 

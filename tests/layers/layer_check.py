@@ -87,12 +87,16 @@ class _Call:
             for name, a in arrays.items()
         }
 
+    def symbols(self, shape_of: Callable, arrays=None) -> dict:
+        """Keras inputs for the arrays, of the shapes that `shape_of` gives them."""
+        arrays = self.arrays if arrays is None else arrays
+        return {
+            name: keras.Input(batch_shape=shape_of(a), dtype=_input_dtype(a), name=name)
+            for name, a in arrays.items()
+        }
+
     def unknown_shape(self, array) -> list:
         return [None if axis in self.dynamic_axes else n for axis, n in enumerate(array.shape)]
-
-    def lengths(self) -> set[int]:
-        """Sizes that may be unknown."""
-        return {a.shape[axis] for a in self.arrays.values() for axis in self.dynamic_axes}
 
     def resized(self, axis: int, size: int) -> dict:
         """The arrays with the first `size` entries of an axis alone."""
@@ -144,9 +148,8 @@ def _check_dtypes(factory, layer, call):
         copy.set_weights([w.astype("float64") for w in layer.get_weights()])
         outputs = call.run(copy, tensors)
         exact = outputs if exact is None else exact
-        for output, reference in zip(outputs, exact, strict=True):
-            is_float = reference.dtype == tf.float64
-            expected = tf.as_dtype(dtype) if is_float else reference.dtype
+        for output in outputs:
+            expected = dtype if output.dtype.is_floating else output.dtype
             assert output.dtype == expected, f"{policy}: an output is {output.dtype.name}"
         _assert_close(outputs, exact, TOLERANCES[dtype], f"dtype {policy}")
 
@@ -181,31 +184,28 @@ def _check_eager_graph_xla(layer, call):
 
 
 def _check_symbolic_shapes(layer, call):
-    symbols = {
-        name: keras.Input(batch_shape=call.unknown_shape(a), dtype=_input_dtype(a), name=name)
-        for name, a in call.arrays.items()
-    }
+    """Declared shapes with unknown and known sizes; returns the functional model of the layer."""
+    symbols = call.symbols(call.unknown_shape)
     symbolic = call.run_nested(layer, symbols)
-    real = call.run_nested(layer, call.tensors())
-    keras.tree.assert_same_structure(symbolic, real)
-    for s, r in zip(keras.tree.flatten(symbolic), keras.tree.flatten(real), strict=True):
+    keras.tree.assert_same_structure(symbolic, call.run_nested(layer, call.tensors()))
+    _assert_declared(symbolic, call.run(layer, call.tensors()))
+    for axis in (None, *call.dynamic_axes):
+        arrays = call.arrays if axis is None else call.resized(axis, 1)
+        declared = call.run(layer, call.symbols(np.shape, arrays))
+        real = call.run(layer, call.tensors(arrays))
+        _assert_declared(declared, real)
+        assert not any(None in d.shape for d in declared), "a known size is not declared"
+    return keras.Model(symbols, keras.tree.flatten(symbolic))  # signatures return no nests
+
+
+def _assert_declared(symbolic, real):
+    for s, r in zip(keras.tree.flatten(symbolic), real, strict=True):
         agree = len(s.shape) == len(r.shape) and all(
             a in (None, b) for a, b in zip(s.shape, r.shape, strict=True)
         )
         assert agree, f"symbolic shape {s.shape}, real shape {r.shape}"
-        is_a_length = r.shape[-1] in call.lengths()  # as in attention weights (B, T, S)
-        kept = s.shape[-1] == r.shape[-1] or is_a_length or len(s.shape) < 3
-        assert kept, f"{s.shape} forgets its last size"
         dtype = keras.backend.standardize_dtype(r.dtype)
         assert s.dtype == dtype, f"symbolic dtype {s.dtype}, real dtype {dtype}"
-    known = {
-        name: keras.Input(batch_shape=a.shape, dtype=_input_dtype(a))
-        for name, a in call.arrays.items()
-    }
-    static = call.run(layer, known)
-    for s, r in zip(static, keras.tree.flatten(real), strict=True):
-        assert tuple(s.shape) == tuple(r.shape), f"symbolic shape {s.shape}, real shape {r.shape}"
-    return keras.Model(symbols, keras.tree.flatten(symbolic))  # signatures return no nests
 
 
 def _input_dtype(array) -> str:
@@ -256,6 +256,8 @@ def _check_masks(layer, call):
     _assert_close(call.run(layer, tensors), plain, 1e-6, "masks of True against no masks")
 
     outputs = call.run(layer, call.tensors())
+    changes = [np.any(o != p) for o, p in zip(outputs, plain, strict=True)]
+    assert any(changes), "the masks change nothing"
     for name, (target, mask) in call.masks.items():
         changed = np.array(call.inputs[target])
         changed[~mask] = 1 - changed[~mask]
