@@ -42,8 +42,9 @@ class MultiHeadAttention(keras.layers.Layer):
     does not fit. Only with `window`, a cache of at least `window + T - 1` slots is used as a ring:
     position p lies in slot p mod L, and the run may be of any length, exactly as if all of it were
     kept. (T new tokens for which it is too short are written without going round.)
-    With a cache, `value_mask` and `key_mask` are (B, T) for the new tokens or (B, M) for positions
-    0 to M, as is the last axis of `attention_mask`; positions they do not reach are visible.
+    With a cache, `value_mask` and `key_mask` are (B, T) for the new tokens (so is a mask whose
+    length a traced graph does not know) or (B, M) for positions 0 to M, as is the last axis of
+    `attention_mask`; positions they do not reach are visible.
     Left-padded examples pass (B, M) at every call. Right-padded ones continue at their own
     `cache_position` (B,).
 
