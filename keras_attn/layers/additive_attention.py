@@ -1,10 +1,11 @@
 """Additive attention (Bahdanau et al. 2014) as a Keras layer."""
 
 import keras
-from keras import constraints, initializers, regularizers
+from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import single_head
-from keras_attn.ops import additive_attention as additive
+from keras_attn.ops import masks
+from keras_attn.ops.additive_attention import additive_attention, project
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -151,8 +152,8 @@ class AdditiveAttention(keras.layers.Layer):
         Returns:
             Keys (B, S, units).
         """
-        memory = single_head.clear_padding(self.compute_dtype, memory, mask)
-        return additive.project(memory, self.key_kernel)
+        memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
+        return project(memory, self.key_kernel)
 
     def attend(self, query, keys, values, mask=None):
         """Attend with projected keys, for one query an example or for several.
@@ -169,10 +170,10 @@ class AdditiveAttention(keras.layers.Layer):
         return single_head.attend_step_or_sequence(self._attend, query, keys, values, mask)
 
     def _attend(self, query, keys, values, mask=None, causal=False):
-        return additive.additive_attention(
-            additive.project(keras.ops.cast(query, self.compute_dtype), self.query_kernel),
+        return additive_attention(
+            project(ops.cast(query, self.compute_dtype), self.query_kernel),
             keys,
-            keras.ops.cast(values, self.compute_dtype),
+            ops.cast(values, self.compute_dtype),
             self.score_vector,
             bias=self.bias,
             score_scale=self.score_scale,

@@ -6,7 +6,6 @@ decoder needs of it.
 """
 
 import keras
-from keras import ops
 
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import scores_shape
@@ -15,14 +14,6 @@ from keras_attn.ops.additive_attention import scores_shape
 def require_units(units):
     if not isinstance(units, int) or isinstance(units, bool) or units < 1:
         raise ValueError(f"`units` must be a positive integer. Received: units={units!r}")
-
-
-def clear_padding(dtype, inputs, mask):
-    """Inputs (B, S, D) in `dtype`, with 0 where the mask (B|1, S) is False."""
-    inputs = ops.cast(inputs, dtype)
-    if mask is None:
-        return inputs
-    return masks.clear_hidden(inputs, masks.require_boolean(mask))
 
 
 def call(
@@ -39,12 +30,15 @@ def call(
     """Keras' attention call in terms of the layer's `project_memory` and `_attend`."""
     key = value if key is None else key
     _require_rank(query=query, value=value, key=key)
-    mask = masks.of_call(scores_shape(query, key), query_mask, value_mask, key_mask, attention_mask)
+    shape = scores_shape(query, key)
+    mask = masks.of_call(shape, value_mask, key_mask, attention_mask)
+    query_mask = masks.padding(query_mask, shape[:2], "query_mask")
     # Cleared before it is projected: a hidden NaN must not reach the kernels' gradients either.
-    keys = layer.project_memory(key, None if mask is None else masks.seen_keys(mask))
-    return layer._attend(
+    keys = layer.project_memory(key, masks.seen_keys(mask))
+    context, weights = layer._attend(
         masks.clear_hidden(query, query_mask), keys, value, mask, causal=use_causal_mask
     )
+    return masks.clear_hidden(context, query_mask), masks.clear_hidden(weights, query_mask)
 
 
 def _require_rank(**tensors):
@@ -66,7 +60,7 @@ def attend_step_or_sequence(attend, query, keys, values, mask):
 
 def output_shapes(query_shape, value_shape):
     """Shapes of the contexts (B, T, Dv) and the weights (B, T, S)."""
-    batch = value_shape[0] if query_shape[0] == 1 else query_shape[0]
+    batch = masks.broadcast_size(query_shape[0], value_shape[0])
     return (
         (batch, query_shape[1], value_shape[-1]),
         (batch, query_shape[1], value_shape[1]),

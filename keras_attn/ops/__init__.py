@@ -1,16 +1,25 @@
-"""Pure functions of tensors: no state, no layers."""
+"""Pure functions of tensors: no state, no Keras layers."""
 
+from keras_attn.ops.additive_attention import additive_attention
+from keras_attn.ops.attention import dot_product_attention
 from keras_attn.ops.attention_scan import attention_scan
 from keras_attn.ops.projected_cross_entropy import projected_cross_entropy
 from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step
+from keras_attn.ops.rotation import permute_features, rotate
 from keras_attn.ops.scan import scan
+from keras_attn.ops.sinusoid import sinusoid
 
 __all__ = [
     "LSTMForm",
+    "additive_attention",
     "attention_scan",
+    "dot_product_attention",
     "gru_step",
     "gru_step_reset_after",
     "lstm_step",
+    "permute_features",
     "projected_cross_entropy",
+    "rotate",
     "scan",
+    "sinusoid",
 ]

@@ -5,7 +5,7 @@ import numpy as np
 import plain_search
 import pytest
 import tensorflow as tf
-from conftest import cases
+from reference import cases
 
 from keras_attn.decoding import beam_search
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from conftest import cases
+from reference import cases
 
 from keras_attn.decoding import coverage_penalty, length_penalty
 

@@ -1,0 +1,106 @@
+"""Rotary position embedding as a Keras layer."""
+
+import keras
+
+from keras_attn.ops.angles import token_positions
+from keras_attn.ops.rotation import require_rotation, rotate
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class RotaryEmbedding(keras.layers.Layer):
+    """Turn pairs of features of queries and keys by angles in proportion to their positions.
+
+    The product of a turned query and a turned key depends on the distance of their positions
+    alone. See `keras_attn.ops.rotate` for the equation. Angles and rotation are float32 under every
+    dtype policy. The layer has no weights.
+
+    Args:
+        base: Wavelengths run from 2 pi to 2 pi base positions. Defaults to `10000.0`.
+        convention: `"half_split"` pairs features i and i + d / 2, `"interleaved"` 2i and 2i + 1.
+            `keras_attn.ops.permute_features` moves trained projections from one to the other.
+            Defaults to `"half_split"`.
+        scaling: `None`, `{"type": "linear"|"ntk", "factor": f}` or `{"type": "yarn", "factor": f,
+            "original_length": n, "beta_fast": 32, "beta_slow": 1}`. Defaults to `None`.
+        rotary_dim: Even number of leading features to turn. Defaults to all of them.
+
+    Call arguments:
+        inputs: (B, T, d) or (B, T, N, d).
+        positions: (T,) or (B, T), integers or float32. Defaults to `start_index` and onwards.
+        start_index: Position of the first token, a scalar or (B,). Defaults to `0`.
+
+    Returns:
+        As `inputs`.
+
+    Raises:
+        ValueError: an odd number of features to turn, an unknown convention or scaling, positions
+            in half precision or of the wrong shape.
+
+    Example:
+
+    >>> RotaryEmbedding()(keras.ops.ones((2, 3, 4, 8)), start_index=5).shape
+    TensorShape([2, 3, 4, 8])
+
+    Reference:
+        Su et al. 2021, "RoFormer", https://arxiv.org/abs/2104.09864
+    """
+
+    def __init__(
+        self,
+        base: float = 10000.0,
+        convention: str = "half_split",
+        scaling: dict | None = None,
+        rotary_dim: int | None = None,
+        **kwargs,
+    ):
+        require_rotation(base, convention, scaling, rotary_dim)
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.base = base
+        self.convention = convention
+        self.scaling = scaling
+        self.rotary_dim = rotary_dim
+        self.built = True
+
+    def call(self, inputs, positions=None, start_index=0):
+        if positions is None:
+            positions = token_positions(keras.ops.shape(inputs)[1], start_index)
+        return rotate(inputs, positions, self.base, self.convention, self.scaling, self.rotary_dim)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "base": self.base,
+            "convention": self.convention,
+            "scaling": None if self.scaling is None else dict(self.scaling),
+            "rotary_dim": self.rotary_dim,
+        }
+
+
+def rotary_of(rotary, key_dim, dtype):
+    """The layer that `rotary` stands for, checked against the features of a head if known."""
+    if rotary is None or rotary is False:
+        return None
+    if isinstance(rotary, dict) and "class_name" in rotary:
+        rotary = keras.saving.deserialize_keras_object(rotary)
+    elif isinstance(rotary, dict):
+        rotary = RotaryEmbedding(**{"dtype": dtype, **rotary})
+    elif isinstance(rotary, str):
+        rotary = RotaryEmbedding(convention=rotary, dtype=dtype)
+    elif rotary is True:
+        rotary = RotaryEmbedding(dtype=dtype)
+    if not isinstance(rotary, RotaryEmbedding):
+        raise ValueError(
+            "`rotary` must be None, True, a convention, a dict of RotaryEmbedding's arguments or a "
+            f"RotaryEmbedding. Received: rotary={rotary!r}"
+        )
+    if key_dim is None:
+        return rotary
+    if key_dim % 2 if rotary.rotary_dim is None else rotary.rotary_dim > key_dim:
+        raise ValueError(
+            "Rotary positions need an even `key_dim`, or a `rotary_dim` of at most `key_dim`. "
+            f"Received: key_dim={key_dim}, rotary_dim={rotary.rotary_dim}"
+        )
+    return rotary
