@@ -6,9 +6,9 @@ of `gru_step` and `gru_step_reset_after`. Both are used alike:
 - `blocks`: how many blocks of the recurrent kernel multiply h itself, the `direct` ones;
 - `split(recurrent_kernel)`: the direct blocks, and a tuple of the kernel of r * h or of nothing;
 - `step(x, products, hidden, *candidate_kernel)`: the new h, and the gates to keep;
-- `step_gradient(dh, hidden, gates, *candidate_kernel)`: gradients for the products of the direct
-  blocks, for the sum inside the candidate's tanh, and for h as far as it does not pass the
-  products;
+- `step_gradient(dh, hidden, gates, *turned_candidate_kernel)`, that kernel transposed: gradients
+  for the products of the direct blocks, for the sum inside the candidate's tanh, and for h as far
+  as it does not pass the products;
 - `candidate_kernel_gradient(hidden, gates, d_candidate)`: of all steps at once.
 """
 
@@ -34,10 +34,10 @@ class ResetBefore:
         return candidate + z * (hidden - candidate), tf.concat([gates, candidate], axis=-1)
 
     @staticmethod
-    def step_gradient(dh, hidden, gates, candidate_kernel):
+    def step_gradient(dh, hidden, gates, turned_candidate_kernel):
         z, r, candidate = tf.split(gates, 3, axis=-1)
         d_candidate = dh * (1 - z) * (1 - candidate * candidate)
-        d_reset = tf.matmul(d_candidate, candidate_kernel, transpose_b=True)  # for r * h
+        d_reset = tf.matmul(d_candidate, turned_candidate_kernel)  # for r * h
         dz = dh * (hidden - candidate) * z * (1 - z)
         dr = d_reset * hidden * r * (1 - r)
         return tf.concat([dz, dr], axis=-1), d_candidate, dh * z + d_reset * r
