@@ -1,5 +1,6 @@
 """A GRU that attends over a memory at every step, with a gradient written by hand."""
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -110,8 +111,7 @@ def attention_scan(
     state_bias = _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias)
     if score_scale is not None:
         score_vector = normalised(score_vector, score_scale)
-    loop = _AttentionLoop(form, mask, memory_mask)
-    tensors = _Tensors(
+    given = _Given(
         projected=projected,
         initial_state=initial_state,
         memory=memory,
@@ -121,8 +121,11 @@ def attention_scan(
         state_bias=state_bias,
         context_kernel=kernel[features:],
         candidate_kernel=candidate_kernel,
+        mask=mask,
+        memory_mask=memory_mask,
     )
-    states, contexts, alignments, last = with_gradient(loop.forward, loop.backward)(*tensors.flat())
+    forward, backward = functools.partial(_forward, form), functools.partial(_backward, form)
+    states, contexts, alignments, last = with_gradient(forward, backward)(given)
     if mask is not None:
         started = tf.cumsum(tf.cast(mask, tf.int32), axis=0) > 0
         states = tf.where(started, states, tf.zeros_like(states))
@@ -145,8 +148,8 @@ def _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias
     return tf.concat([recurrent_bias, query_bias], axis=0)
 
 
-class _Tensors(NamedTuple):
-    """What the loop is differentiated by; sequences are time-major."""
+class _Given(NamedTuple):
+    """What the loop reads, and is differentiated by but for the masks; sequences time-major."""
 
     projected: tf.Tensor  # (T, B, 3 * units)
     initial_state: tf.Tensor  # (B, units)
@@ -157,14 +160,8 @@ class _Tensors(NamedTuple):
     state_bias: tf.Tensor  # (blocks * units + a,)
     context_kernel: tf.Tensor  # (m, 3 * units)
     candidate_kernel: tuple  # one of (units, units), or none
-
-    @classmethod
-    def of(cls, tensors):
-        first = len(cls._fields) - 1
-        return cls(*tensors[:first], tuple(tensors[first:]))
-
-    def flat(self) -> tuple:
-        return *self[:-1], *self.candidate_kernel
+    mask: tf.Tensor | None  # (T, B, 1)
+    memory_mask: tf.Tensor | None  # (B, S)
 
 
 class _Turned(NamedTuple):
@@ -181,112 +178,104 @@ class _Turned(NamedTuple):
         return cls(*kernels, candidate_kernel)
 
 
-class _AttentionLoop(NamedTuple):
-    """The loop and its gradient; the masks have no gradient."""
+def _forward(form, given):
+    """States, contexts and alignments of all steps and the last state; gates and queries."""
+    features_first = tf.transpose(given.memory, [0, 2, 1])  # (B, m, S)
 
-    form: type  # ResetBefore or ResetAfter
-    mask: tf.Tensor | None  # (T, B, 1)
-    memory_mask: tf.Tensor | None  # (B, S)
+    def step(x, hidden):
+        products = tf.matmul(hidden, given.state_kernel) + given.state_bias
+        recurrent = form.blocks * hidden.shape[-1]
+        products, query = products[:, :recurrent], products[:, recurrent:]
+        alignment = _alignment(_score_layer(query, given.keys), given)
+        # Twice as fast as the product with (B, S, m).
+        context = tf.matmul(alignment[:, None], features_first, transpose_b=True)[:, 0]
+        x = x + tf.matmul(context, given.context_kernel)
+        hidden, gates = form.step(x, products, hidden, *given.candidate_kernel)
+        return hidden, context, alignment, gates, query
 
-    def forward(self, *tensors):
-        """States, contexts and alignments of all steps and the last state; gates and queries."""
-        given = _Tensors.of(tensors)
-        features_first = tf.transpose(given.memory, [0, 2, 1])  # (B, m, S)
+    def free_step(x, hidden):
+        outputs = step(x, hidden)
+        return outputs, outputs[0]
 
-        def step(x, hidden):
-            products = tf.matmul(hidden, given.state_kernel) + given.state_bias
-            recurrent = self.form.blocks * hidden.shape[-1]
-            products, query = products[:, :recurrent], products[:, recurrent:]
-            alignment = self._alignment(_score_layer(query, given.keys), given)
-            # Twice as fast as the product with (B, S, m).
-            context = tf.matmul(alignment[:, None], features_first, transpose_b=True)[:, 0]
-            x = x + tf.matmul(context, given.context_kernel)
-            hidden, gates = self.form.step(x, products, hidden, *given.candidate_kernel)
-            return hidden, context, alignment, gates, query
+    def masked_step(moment, held):
+        (x, mask), (hidden, context) = moment, held
+        new_hidden, new_context, *others = step(x, hidden)
+        held = tf.where(mask, new_hidden, hidden), tf.where(mask, new_context, context)
+        return (*held, *others), held
 
-        def free_step(x, hidden):
-            outputs = step(x, hidden)
-            return outputs, outputs[0]
+    if given.mask is None:
+        outputs, last = scan(free_step, given.projected, given.initial_state, time_major=True)
+    else:
+        start = given.initial_state, _zeros_like_one_position(given.memory)
+        moments = given.projected, given.mask
+        outputs, (last, _) = scan(masked_step, moments, start, time_major=True)
+    states, contexts, alignments, *saved = outputs
+    alignments = _over_positions(alignments, given)
+    return (states, contexts, alignments, last), tuple(saved)
 
-        def masked_step(moment, held):
-            (x, mask), (hidden, context) = moment, held
-            new_hidden, new_context, *others = step(x, hidden)
-            held = tf.where(mask, new_hidden, hidden), tf.where(mask, new_context, context)
-            return (*held, *others), held
 
-        if self.mask is None:
-            outputs, last = scan(free_step, given.projected, given.initial_state, time_major=True)
-        else:
-            start = given.initial_state, _zeros_like_one_position(given.memory)
-            moments = given.projected, self.mask
-            outputs, (last, _) = scan(masked_step, moments, start, time_major=True)
-        states, contexts, alignments, *saved = outputs
-        alignments = _over_positions(alignments, given)
-        return (states, contexts, alignments, last), tuple(saved)
+def _alignment(score_layer, given):
+    """The weights (B, S) of a hidden layer (S, B, a)."""
+    scores = tf.matmul(flat(score_layer), given.score_vector[:, None])  # (S * B, 1)
+    scores = tf.transpose(tf.reshape(scores, tf.shape(score_layer)[:2]))  # (B, S)
+    return tf.cast(masks.masked_softmax(scores, given.memory_mask), given.memory.dtype)
 
-    def _alignment(self, score_layer, given):
-        """The weights (B, S) of a hidden layer (S, B, a)."""
-        scores = tf.matmul(flat(score_layer), given.score_vector[:, None])  # (S * B, 1)
-        scores = tf.transpose(tf.reshape(scores, tf.shape(score_layer)[:2]))  # (B, S)
-        return tf.cast(masks.masked_softmax(scores, self.memory_mask), given.memory.dtype)
 
-    def backward(self, tensors, outputs, saved, output_gradients):
-        given = _Tensors.of(tensors)
-        states, contexts, alignments, _ = outputs
-        gates, queries = saved
-        *d_outputs, d_last = output_gradients  # of states, contexts and alignments
-        hidden = tf.concat([given.initial_state[None], states], axis=0)[:-1]  # before each step
-        moments = (*d_outputs, hidden, gates, queries, alignments)
-        turned = _Turned.of(given)
-        sums = _zero_sums(given)
+def _backward(form, given, outputs, saved, output_gradients):
+    states, contexts, alignments, _ = outputs
+    gates, queries = saved
+    *d_outputs, d_last = output_gradients  # of states, contexts and alignments
+    hidden = tf.concat([given.initial_state[None], states], axis=0)[:-1]  # before each step
+    moments = (*d_outputs, hidden, gates, queries, alignments)
+    turned = _Turned.of(given)
+    sums = _zero_sums(given)
 
-        def step(moment, carried):
-            d_state, d_context, d_alignment, *kept = moment
-            d_hidden, sums = carried
-            collected, d_hidden, sums = _step_gradient(
-                self.form, given, turned, d_hidden + d_state, d_context, d_alignment, *kept, sums
-            )
-            return collected, (d_hidden, sums)
-
-        def masked_step(moment, carried):
-            (d_state, d_context, d_alignment, *kept), mask = moment
-            (d_hidden, d_held_context), sums = carried
-            d_hidden, d_context = d_hidden + d_state, d_held_context + d_context
-            past = (1 - mask) * d_hidden, (1 - mask) * d_context
-            masked = (mask * d for d in (d_hidden, d_context, d_alignment))
-            collected, d_hidden, sums = _step_gradient(
-                self.form, given, turned, *masked, *kept, sums
-            )
-            return collected, ((past[0] + d_hidden, past[1]), sums)
-
-        if self.mask is None:
-            start = d_last, sums
-            run = scan(step, moments, start, reverse=True, time_major=True)
-            collected, (d_initial, sums) = run
-        else:
-            start = (d_last, _zeros_like_one_position(given.memory)), sums
-            moments = moments, tf.cast(self.mask, d_last.dtype)
-            run = scan(masked_step, moments, start, reverse=True, time_major=True)
-            collected, ((d_initial, _), sums) = run
-        d_products, d_candidate, d_contexts, d_scores = collected
-        d_scores = _over_positions(d_scores, given)
-
-        d_x = _for_x(d_products, d_candidate)  # (T, B, 3 * units)
-        squares, d_vector = sums
-        total = tf.transpose(tf.reduce_sum(d_scores, axis=0))[..., None]  # (S, B, 1)
-        d_keys = tf.cast(given.score_vector, total.dtype) * (total - squares)
-        gradients = _Tensors(
-            projected=d_x,
-            initial_state=d_initial,
-            memory=tf.einsum("tbs,tbm->bsm", alignments, d_contexts),
-            keys=tf.cast(d_keys, given.keys.dtype),
-            score_vector=tf.cast(d_vector, given.score_vector.dtype),
-            state_kernel=sum_of_outer_products(hidden, d_products),
-            state_bias=tf.reduce_sum(d_products, axis=[0, 1]),
-            context_kernel=sum_of_outer_products(contexts, d_x),
-            candidate_kernel=self.form.candidate_kernel_gradient(hidden, gates, d_candidate),
+    def step(moment, carried):
+        d_state, d_context, d_alignment, *kept = moment
+        d_hidden, sums = carried
+        collected, d_hidden, sums = _step_gradient(
+            form, given, turned, d_hidden + d_state, d_context, d_alignment, *kept, sums
         )
-        return gradients.flat()
+        return collected, (d_hidden, sums)
+
+    def masked_step(moment, carried):
+        (d_state, d_context, d_alignment, *kept), mask = moment
+        (d_hidden, d_held_context), sums = carried
+        d_hidden, d_context = d_hidden + d_state, d_held_context + d_context
+        past = (1 - mask) * d_hidden, (1 - mask) * d_context
+        masked = (mask * d for d in (d_hidden, d_context, d_alignment))
+        collected, d_hidden, sums = _step_gradient(form, given, turned, *masked, *kept, sums)
+        return collected, ((past[0] + d_hidden, past[1]), sums)
+
+    if given.mask is None:
+        start = d_last, sums
+        run = scan(step, moments, start, reverse=True, time_major=True)
+        collected, (d_initial, sums) = run
+    else:
+        start = (d_last, _zeros_like_one_position(given.memory)), sums
+        moments = moments, tf.cast(given.mask, d_last.dtype)
+        run = scan(masked_step, moments, start, reverse=True, time_major=True)
+        collected, ((d_initial, _), sums) = run
+    d_products, d_candidate, d_contexts, d_scores = collected
+    d_scores = _over_positions(d_scores, given)
+
+    d_x = _for_x(d_products, d_candidate)  # (T, B, 3 * units)
+    squares, d_vector = sums
+    total = tf.transpose(tf.reduce_sum(d_scores, axis=0))[..., None]  # (S, B, 1)
+    d_keys = tf.cast(given.score_vector, total.dtype) * (total - squares)
+    return _Given(
+        projected=d_x,
+        initial_state=d_initial,
+        memory=tf.einsum("tbs,tbm->bsm", alignments, d_contexts),
+        keys=tf.cast(d_keys, given.keys.dtype),
+        score_vector=tf.cast(d_vector, given.score_vector.dtype),
+        state_kernel=sum_of_outer_products(hidden, d_products),
+        state_bias=tf.reduce_sum(d_products, axis=[0, 1]),
+        context_kernel=sum_of_outer_products(contexts, d_x),
+        candidate_kernel=form.candidate_kernel_gradient(hidden, gates, d_candidate),
+        mask=None,
+        memory_mask=None,
+    )
 
 
 def _step_gradient(

@@ -7,35 +7,38 @@ from keras_attn.ops.hand_gradient import with_gradient
 CALLS = []
 
 
-def _power(*, factor):
-    """factor x^3 y with a gradient by hand that can be told from autodiff's by what it records."""
+def _power(x, y, positive):
+    """2 x^3 y, or its negative, with a gradient by hand that leaves a record."""
 
-    def forward(x, y):
-        square = x * x
-        return (factor * square * x * y,), (square,)
+    def forward(given):
+        square = given["x"] * given["x"]
+        value = 2 * square * given["x"] * given["y"]
+        return (tf.where(given["positive"], value, -value),), (square,)
 
-    def backward(tensors, outputs, saved, output_gradients):
+    def backward(given, outputs, saved, output_gradients):
         CALLS.append("by hand")
-        x, y = tensors
         (square,), (d,) = saved, output_gradients
-        return d * factor * 3 * square * y, d * factor * square * x
+        d = tf.where(given["positive"], d, -d)
+        of_x, of_y = d * 6 * square * given["y"], d * 2 * square * given["x"]
+        return {"x": of_x, "y": of_y, "positive": None, "left out": None}
 
-    return lambda x, y: with_gradient(forward, backward)(x, y)[0]
+    given = {"x": x, "y": y, "positive": positive, "left out": None}
+    return with_gradient(forward, backward)(given)[0]
 
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("mode", ["eager", "graph", "called-under-a-tape", "xla"])
 def test_first_and_second_derivatives_are_exact(mode, persistent):
-    function = _power(factor=2.0)
+    positive, function = tf.constant(True), _power
     if mode == "called-under-a-tape":
-        function = tf.function(function)
+        function = tf.function(_power)
 
     def derivatives(x, y):
         with tf.GradientTape(persistent=persistent) as outer:
             outer.watch([x, y])
             with tf.GradientTape() as inner:
                 inner.watch([x, y])
-                value = function(x, y)
+                value = function(x, y, positive)
             first = inner.gradient(value, [x, y])
         return [*first, *outer.gradient(first[0], [x, y])]
 
