@@ -7,9 +7,12 @@ import tensorflow as tf
 
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import normalised
-from keras_attn.ops.gru_gradient import ResetAfter, ResetBefore, flat, sum_of_outer_products
+from keras_attn.ops.chunks import before_each_step
+from keras_attn.ops.gru_gradient import form_of, of_projection
 from keras_attn.ops.hand_gradient import with_gradient
+from keras_attn.ops.products import flat, sum_of_outer_products, sum_of_rows, times
 from keras_attn.ops.scan import scan
+from keras_attn.ops.shapes import sizes
 
 
 def attention_scan(
@@ -84,27 +87,20 @@ def attention_scan(
         Bahdanau et al. 2014, "Neural Machine Translation by Jointly Learning to Align and
         Translate", appendix A.1.2, https://arxiv.org/abs/1409.0473
     """
-    if recurrent_bias is not None and not reset_after:
-        raise ValueError(
-            "Only the GRU that resets after the product has a bias of its own there: pass "
-            "reset_after=True or leave it out. Received: recurrent_bias of shape "
-            f"{recurrent_bias.shape} and reset_after={reset_after}"
-        )
-    form = ResetAfter if reset_after else ResetBefore
-    units, features = recurrent_kernel.shape[0], inputs.shape[-1]
+    form = form_of(reset_after, recurrent_bias)
+    features = inputs.shape[-1]
     if memory_mask is not None:
-        sizes = (tf.shape(memory)[0], 1, memory.shape[1])
-        memory_mask = masks.expand(memory_mask, sizes, "memory_mask")[:, 0]  # (B, S)
+        scores = (tf.shape(memory)[0], 1, memory.shape[1])
+        memory_mask = masks.expand(memory_mask, scores, "memory_mask")[:, 0]  # (B, S)
         memory = masks.clear_hidden(memory, memory_mask)
         keys = masks.clear_hidden(keys, memory_mask)
     if mask is not None:
-        mask = tf.transpose(masks.require_boolean(mask))[..., None]  # (T, B, 1)
+        mask = masks.of_steps(mask)
 
     time_major = tf.transpose(inputs, [1, 0, 2])  # (T, B, d)
-    projected = tf.matmul(flat(time_major), kernel[:features])
+    projected = times(time_major, kernel[:features])  # (T, B, 3 * units)
     if bias is not None:
         projected += bias
-    projected = tf.reshape(projected, [*_leading(time_major), 3 * units])
 
     direct, candidate_kernel = form.split(recurrent_kernel)
     state_kernel = tf.concat([direct, query_kernel], axis=-1)  # (units, blocks * units + a)
@@ -132,11 +128,6 @@ def attention_scan(
         alignments = tf.where(mask, alignments, tf.zeros_like(alignments))
     outputs = tf.concat([states, contexts], axis=-1)  # (T, B, units + m)
     return tf.transpose(outputs, [1, 0, 2]), tf.transpose(alignments, [1, 0, 2]), last
-
-
-def _leading(x) -> list:
-    """The first two sizes, static where known."""
-    return [tf.shape(x)[n] if x.shape[n] is None else x.shape[n] for n in range(2)]
 
 
 def _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias):
@@ -225,7 +216,7 @@ def _backward(form, given, outputs, saved, output_gradients):
     states, contexts, alignments, _ = outputs
     gates, queries = saved
     *d_outputs, d_last = output_gradients  # of states, contexts and alignments
-    hidden = tf.concat([given.initial_state[None], states], axis=0)[:-1]  # before each step
+    hidden = before_each_step(given.initial_state, states, reverse=False)
     moments = (*d_outputs, hidden, gates, queries, alignments)
     turned = _Turned.of(given)
     sums = _zero_sums(given)
@@ -259,7 +250,7 @@ def _backward(form, given, outputs, saved, output_gradients):
     d_products, d_candidate, d_contexts, d_scores = collected
     d_scores = _over_positions(d_scores, given)
 
-    d_x = _for_x(d_products, d_candidate)  # (T, B, 3 * units)
+    d_x = of_projection(d_products, d_candidate)  # (T, B, 3 * units)
     squares, d_vector = sums
     total = tf.transpose(tf.reduce_sum(d_scores, axis=0))[..., None]  # (S, B, 1)
     d_keys = tf.cast(given.score_vector, total.dtype) * (total - squares)
@@ -270,7 +261,7 @@ def _backward(form, given, outputs, saved, output_gradients):
         keys=tf.cast(d_keys, given.keys.dtype),
         score_vector=tf.cast(d_vector, given.score_vector.dtype),
         state_kernel=sum_of_outer_products(hidden, d_products),
-        state_bias=tf.reduce_sum(d_products, axis=[0, 1]),
+        state_bias=sum_of_rows(d_products),
         context_kernel=sum_of_outer_products(contexts, d_x),
         candidate_kernel=form.candidate_kernel_gradient(hidden, gates, d_candidate),
         mask=None,
@@ -294,7 +285,7 @@ def _step_gradient(
     d_products, d_candidate, d_before = form.step_gradient(
         d_hidden, hidden, gates, *turned.candidate_kernel
     )
-    d_x = _for_x(d_products, d_candidate)
+    d_x = of_projection(d_products, d_candidate)
     d_context += tf.matmul(d_x, turned.context_kernel)
     d_alignment += tf.matmul(d_context[:, None], given.memory, transpose_b=True)[:, 0]  # (B, S)
 
@@ -319,12 +310,6 @@ def _score_layer(query, keys):
     return tf.tanh(query + keys)  # (S, B, a)
 
 
-def _for_x(d_products, d_candidate):
-    """The gradient of what the GRU adds to its products: blocks z, r, h."""
-    units = d_candidate.shape[-1]
-    return tf.concat([d_products[..., : 2 * units], d_candidate], axis=-1)
-
-
 def _zero_sums(given):
     """Sums over the steps: (S, B, a), for the keys; (a,), for the vector; float32 at least."""
     dtype = tf.float64 if given.keys.dtype == tf.float64 else tf.float32
@@ -336,7 +321,7 @@ def _zero_sums(given):
 
 def _over_positions(collected, given):
     """`collected` (T, B, S) with its shape, which a loop without steps cannot tell."""
-    return tf.reshape(collected, [*_leading(given.projected), tf.shape(given.memory)[1]])
+    return tf.reshape(collected, [*sizes(given.projected)[:2], tf.shape(given.memory)[1]])
 
 
 def _zeros_like_one_position(memory):

@@ -14,6 +14,25 @@ of `gru_step` and `gru_step_reset_after`. Both are used alike:
 
 import tensorflow as tf
 
+from keras_attn.ops.products import sum_of_outer_products
+
+
+def form_of(reset_after: bool, recurrent_bias) -> type:
+    """The form, or `ValueError` for a bias that it has no place for."""
+    if recurrent_bias is not None and not reset_after:
+        raise ValueError(
+            "Only the GRU that resets after the product has a bias of its own there: pass "
+            "reset_after=True or leave it out. Received: recurrent_bias of shape "
+            f"{recurrent_bias.shape} and reset_after={reset_after}"
+        )
+    return ResetAfter if reset_after else ResetBefore
+
+
+def of_projection(d_products, d_candidate):
+    """The gradient of the projected inputs: blocks z, r, h."""
+    units = d_candidate.shape[-1]
+    return tf.concat([d_products[..., : 2 * units], d_candidate], axis=-1)
+
 
 class ResetBefore:
     """`h' = z * h + (1 - z) * tanh(x_h + (r * h) U_h)`."""
@@ -79,12 +98,3 @@ class ResetAfter:
     @staticmethod
     def candidate_kernel_gradient(hidden, gates, d_candidate):
         return ()
-
-
-def sum_of_outer_products(a, b):
-    return tf.matmul(flat(a), flat(b), transpose_a=True)
-
-
-def flat(x):
-    """(..., features) as a matrix, so that a product with it is one product and no batch."""
-    return tf.reshape(x, [-1, x.shape[-1]])
