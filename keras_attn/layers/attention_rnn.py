@@ -164,8 +164,9 @@ class AttentionRNN(keras.layers.Layer):
         """Whether a call runs `ops.attention_scan`, whose gradient is written by hand.
 
         It does for our `GRUCell` with its default activations and our `AdditiveAttention`, in one
-        dtype and without active dropout: there it computes what the cell computes and takes
-        MEASURED of the time. Every other cell is run step by step and differentiated by TensorFlow.
+        dtype and without active dropout: there it computes what the cell computes, and a training
+        step takes about two thirds of the time (64 sequences of 30 steps, a memory of 30). Every
+        other cell is run step by step and differentiated by TensorFlow.
         """
         cell, attention = self.cell.cell, self.cell.attention
         return (
@@ -180,14 +181,7 @@ class AttentionRNN(keras.layers.Layer):
     def _run_by_hand(self, inputs, memory, mask, memory_mask, initial_state, training):
         """Outputs (B, T, units + m), alignments (B, T, S) and the states of `attention_scan`."""
         cell, attention = self.cell.cell, self.cell.attention
-        bias, recurrent_bias = cell.bias, None
-        if cell.reset_after and cell.use_bias:
-            bias, recurrent_bias = cell.bias[0], cell.bias[1]
-        weights = {
-            "kernel": cell.kernel,
-            "recurrent_kernel": cell.recurrent_kernel,
-            "bias": bias,
-            "recurrent_bias": recurrent_bias,
+        of_attention = {
             "query_kernel": attention.query_kernel,
             "query_bias": attention.bias,
             "score_vector": attention.score_vector,
@@ -198,10 +192,10 @@ class AttentionRNN(keras.layers.Layer):
             ops.cast(memory, self.compute_dtype),
             attention.project_memory(memory, memory_mask),
             ops.cast(initial_state[0], self.compute_dtype),
+            **cell.scan_weights(),
             **{
-                name: ops.cast(weight, self.compute_dtype)
-                for name, weight in weights.items()
-                if weight is not None
+                name: weight if weight is None else ops.cast(weight, self.compute_dtype)
+                for name, weight in of_attention.items()
             },
             reset_after=cell.reset_after,
             mask=mask,

@@ -9,6 +9,7 @@ from keras_attn.layers.recurrent_checks import require_rate, require_units
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_initializer import at_least_float32
 from keras_attn.layers.recurrent_layer import RecurrentLayer
+from keras_attn.ops.gru_scan import gru_scan
 from keras_attn.ops.recurrent import gru_step, gru_step_reset_after
 
 
@@ -168,6 +169,32 @@ class GRUCell(keras.layers.GRUCell):
             return hidden, [hidden]
 
         return step_states
+
+    def scan(self, inputs, states, mask=None, reverse=False):
+        """All steps of inputs (B, T, D): `ops.gru_scan` with this cell's weights."""
+        outputs, state = gru_scan(
+            inputs,
+            states[0],
+            reset_after=self.reset_after,
+            mask=mask,
+            reverse=reverse,
+            **self.scan_weights(),
+        )
+        return outputs, [state]
+
+    def scan_weights(self) -> dict:
+        """The weights in the compute dtype, the bias in its parts; None for what there is not."""
+        both = self.use_bias and self.reset_after
+        weights = {
+            "kernel": self.kernel,
+            "recurrent_kernel": self.recurrent_kernel,
+            "bias": self.bias[0] if both else self.bias,
+            "recurrent_bias": self.bias[1] if both else None,
+        }
+        return {
+            name: weight if weight is None else keras.ops.cast(weight, self.compute_dtype)
+            for name, weight in weights.items()
+        }
 
     def call(self, inputs, states, training=False):
         nested = keras.tree.is_nested(states)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attn.layers.recurrent_checks import require_choice, require_rate, require_units
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_initializer import at_least_float32
+from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step
 
 
@@ -242,6 +243,27 @@ class LSTMCell(keras.layers.LSTMCell):
             return states[0], states
 
         return step_states
+
+    def scan(self, inputs, states, mask=None, reverse=False):
+        """All steps of inputs (B, T, D): `ops.lstm_scan` with this cell's weights."""
+        return lstm_scan(
+            inputs, states, form=self.form, mask=mask, reverse=reverse, **self._weights()
+        )
+
+    def _weights(self) -> dict:
+        """The weights in the compute dtype, None for those that the cell lacks."""
+        names = (
+            "kernel",
+            "recurrent_kernel",
+            "bias",
+            "peephole_kernel",
+            "gate_recurrent_kernel",
+        )
+        weights = {name: getattr(self, name) for name in names}
+        return {
+            name: weight if weight is None else ops.cast(weight, self.compute_dtype)
+            for name, weight in weights.items()
+        }
 
     def call(self, inputs, states, training=False):
         step = self.step_function(states, training)

@@ -22,6 +22,8 @@ class RecurrentLayer(keras.layers.RNN):
     - `project(inputs, training)`: (B, [T,] features) -> (B, [T,] blocks * units),
     - `step_function(states, training)`: a function `(projected, states) -> (output, states)`,
       its output being the first state,
+    - `scan(inputs, states, mask, reverse)`: all steps at once with the gradient written by hand,
+      (B, T, features) to outputs (B, T, units) and the last states,
     - `required_states`: how many states an `initial_state` must hold at least; the rest is zero.
 
     A subclass has `cudnn_is_usable(mask)`, whether there is a GPU and cuDNN computes exactly what
@@ -104,9 +106,36 @@ class RecurrentLayer(keras.layers.RNN):
                 "a bias, no mask, no unrolling, no recurrent dropout, no peepholes or variant and "
                 "in a GRU `reset_after=True`; pass use_cudnn='auto'. Received: use_cudnn=True"
             )
-        return self._scan(sequences, initial_state, mask, training)
+        run = self._scan_by_hand if self.has_own_gradient(training) else self._scan
+        outputs, states = run(sequences, initial_state, mask, training)
+        if self.return_sequences:
+            outputs = self._finish(outputs, mask)  # (B, T, units)
+        return states[0], outputs, states
+
+    def has_own_gradient(self, training: bool = False) -> bool:
+        """Whether a call runs `ops.lstm_scan` or `ops.gru_scan`, whose gradient is ours.
+
+        It does with the default activations, without unrolling, and without recurrent dropout or
+        dropout by block where the call applies them. There the scan computes what the steps of the
+        cell compute, in less time; the rest is run step by step and differentiated by TensorFlow.
+        cuDNN, where it is used, comes before both.
+        """
+        cell = self.cell
+        drops_by_block = cell.recurrent_dropout or hasattr(cell, "dropout_mask_count")
+        return (
+            cell.activation is keras.activations.tanh
+            and cell.recurrent_activation is keras.activations.sigmoid
+            and not self.unroll
+            and not (training and drops_by_block)
+        )
+
+    def _scan_by_hand(self, sequences, initial_state, mask, training):
+        """Outputs (B, T, units) and the last states."""
+        (dropped,) = drop_inputs(self.cell, sequences, training)
+        return self.cell.scan(dropped, initial_state, mask, self.go_backwards)
 
     def _scan(self, sequences, initial_state, mask, training):
+        """Outputs (B, T, units), or none if none are returned, and the last states."""
         projected = self.cell.project(sequences, training)  # (B, T, blocks * units)
         cell_step = self.cell.step_function(initial_state, training)
 
@@ -114,7 +143,7 @@ class RecurrentLayer(keras.layers.RNN):
             output, states = cell_step(projected, states)
             return (output if self.return_sequences else ()), states
 
-        outputs, states = scan(
+        return scan(
             step,
             projected,
             initial_state,
@@ -123,9 +152,6 @@ class RecurrentLayer(keras.layers.RNN):
             initial_outputs=initial_state[0] if self.return_sequences else (),
             unroll=self.unroll,
         )
-        if self.return_sequences:
-            outputs = self._finish(outputs, mask)  # (B, T, units)
-        return states[0], outputs, states
 
     def _finish(self, outputs, mask):
         """Zero the masked steps if asked to, and put the steps in the order they were taken."""

@@ -1,10 +1,12 @@
-"""Pure functions of tensors: no state, no Keras layers."""
+"""Pure functions of tensors: no state, no layers."""
 
 from keras_attn.ops.additive_attention import additive_attention
 from keras_attn.ops.attention import dot_product_attention
 from keras_attn.ops.attention_scan import attention_scan
+from keras_attn.ops.gru_scan import gru_scan
+from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.projected_cross_entropy import projected_cross_entropy
-from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step
+from keras_attn.ops.recurrent import LSTMForm, gru_step, gru_step_reset_after, lstm_step, project
 from keras_attn.ops.rotation import permute_features, rotate
 from keras_attn.ops.scan import scan
 from keras_attn.ops.sinusoid import sinusoid
@@ -14,10 +16,13 @@ __all__ = [
     "additive_attention",
     "attention_scan",
     "dot_product_attention",
+    "gru_scan",
     "gru_step",
     "gru_step_reset_after",
+    "lstm_scan",
     "lstm_step",
     "permute_features",
+    "project",
     "projected_cross_entropy",
     "rotate",
     "scan",

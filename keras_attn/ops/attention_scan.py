@@ -1,14 +1,18 @@
 """A GRU that attends over a memory at every step, with a gradient written by hand."""
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import normalised
-from keras_attn.ops.gru_gradient import ResetAfter, ResetBefore, flat, sum_of_outer_products
+from keras_attn.ops.chunks import before_each_step
+from keras_attn.ops.gru_gradient import form_of, of_projection
 from keras_attn.ops.hand_gradient import with_gradient
+from keras_attn.ops.products import flat, sum_of_outer_products, sum_of_rows, times
 from keras_attn.ops.scan import scan
+from keras_attn.ops.shapes import sizes
 
 
 def attention_scan(
@@ -83,49 +87,47 @@ def attention_scan(
         Bahdanau et al. 2014, "Neural Machine Translation by Jointly Learning to Align and
         Translate", appendix A.1.2, https://arxiv.org/abs/1409.0473
     """
-    if recurrent_bias is not None and not reset_after:
-        raise ValueError(
-            "Only the GRU that resets after the product has a bias of its own there: pass "
-            "reset_after=True or leave it out. Received: recurrent_bias of shape "
-            f"{recurrent_bias.shape} and reset_after={reset_after}"
-        )
-    form = ResetAfter if reset_after else ResetBefore
-    units, features = recurrent_kernel.shape[0], inputs.shape[-1]
+    form = form_of(reset_after, recurrent_bias)
+    features = inputs.shape[-1]
     if memory_mask is not None:
-        sizes = (tf.shape(memory)[0], 1, memory.shape[1])
-        memory_mask = masks.expand(memory_mask, sizes, "memory_mask")[:, 0]  # (B, S)
+        scores = (tf.shape(memory)[0], 1, memory.shape[1])
+        memory_mask = masks.expand(memory_mask, scores, "memory_mask")[:, 0]  # (B, S)
         memory = masks.clear_hidden(memory, memory_mask)
         keys = masks.clear_hidden(keys, memory_mask)
     if mask is not None:
-        mask = tf.transpose(masks.require_boolean(mask))[..., None]  # (T, B, 1)
+        mask = masks.of_steps(mask)
 
     time_major = tf.transpose(inputs, [1, 0, 2])  # (T, B, d)
-    projected = tf.matmul(flat(time_major), kernel[:features])
+    projected = times(time_major, kernel[:features])  # (T, B, 3 * units)
     if bias is not None:
         projected += bias
-    projected = tf.reshape(projected, [*_leading(time_major), 3 * units])
 
     direct, candidate_kernel = form.split(recurrent_kernel)
     state_kernel = tf.concat([direct, query_kernel], axis=-1)  # (units, blocks * units + a)
     state_bias = _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias)
     if score_scale is not None:
         score_vector = normalised(score_vector, score_scale)
-    loop = _AttentionLoop(form, mask, memory_mask)
-    states, contexts, alignments, last = with_gradient(loop.forward, loop.backward)(
-        projected, initial_state, memory, keys, score_vector, state_kernel, state_bias,
-        kernel[features:], *candidate_kernel,
-    )  # fmt: skip
+    given = _Given(
+        projected=projected,
+        initial_state=initial_state,
+        memory=memory,
+        keys=tf.transpose(keys, [1, 0, 2]),
+        score_vector=score_vector,
+        state_kernel=state_kernel,
+        state_bias=state_bias,
+        context_kernel=kernel[features:],
+        candidate_kernel=candidate_kernel,
+        mask=mask,
+        memory_mask=memory_mask,
+    )
+    forward, backward = functools.partial(_forward, form), functools.partial(_backward, form)
+    states, contexts, alignments, last = with_gradient(forward, backward)(given)
     if mask is not None:
         started = tf.cumsum(tf.cast(mask, tf.int32), axis=0) > 0
         states = tf.where(started, states, tf.zeros_like(states))
         alignments = tf.where(mask, alignments, tf.zeros_like(alignments))
     outputs = tf.concat([states, contexts], axis=-1)  # (T, B, units + m)
     return tf.transpose(outputs, [1, 0, 2]), tf.transpose(alignments, [1, 0, 2]), last
-
-
-def _leading(x) -> list:
-    """The first two sizes, static where known."""
-    return [tf.shape(x)[n] if x.shape[n] is None else x.shape[n] for n in range(2)]
 
 
 def _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias):
@@ -137,131 +139,138 @@ def _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias
     return tf.concat([recurrent_bias, query_bias], axis=0)
 
 
-class _Tensors(NamedTuple):
-    """What the loop is differentiated by; sequences are time-major."""
+class _Given(NamedTuple):
+    """What the loop reads, and is differentiated by but for the masks; sequences time-major."""
 
     projected: tf.Tensor  # (T, B, 3 * units)
     initial_state: tf.Tensor  # (B, units)
     memory: tf.Tensor  # (B, S, m)
-    keys: tf.Tensor  # (B, S, a)
+    keys: tf.Tensor  # (S, B, a): a query is added to all positions fastest so
     score_vector: tf.Tensor  # (a,)
     state_kernel: tf.Tensor  # (units, blocks * units + a)
     state_bias: tf.Tensor  # (blocks * units + a,)
     context_kernel: tf.Tensor  # (m, 3 * units)
     candidate_kernel: tuple  # one of (units, units), or none
-
-    @classmethod
-    def of(cls, tensors):
-        first = len(cls._fields) - 1
-        return cls(*tensors[:first], tuple(tensors[first:]))
-
-
-class _AttentionLoop(NamedTuple):
-    """The loop and its gradient; the masks have no gradient."""
-
-    form: type  # ResetBefore or ResetAfter
     mask: tf.Tensor | None  # (T, B, 1)
     memory_mask: tf.Tensor | None  # (B, S)
 
-    def forward(self, *tensors):
-        """States, contexts and alignments of all steps and the last state; gates and queries."""
-        given = _Tensors.of(tensors)
 
-        def step(x, hidden):
-            products = tf.matmul(hidden, given.state_kernel) + given.state_bias
-            recurrent = self.form.blocks * hidden.shape[-1]
-            products, query = products[:, :recurrent], products[:, recurrent:]
-            alignment = self._alignment(_score_layer(query, given.keys), given)
-            context = tf.matmul(alignment[:, None], given.memory)[:, 0]  # (B, m)
-            x = x + tf.matmul(context, given.context_kernel)
-            hidden, gates = self.form.step(x, products, hidden, *given.candidate_kernel)
-            return hidden, context, alignment, gates, query
+class _Turned(NamedTuple):
+    """The kernels transposed, once before the loop backwards."""
 
-        def free_step(x, hidden):
-            outputs = step(x, hidden)
-            return outputs, outputs[0]
+    state_kernel: tf.Tensor
+    context_kernel: tf.Tensor
+    candidate_kernel: tuple
 
-        def masked_step(moment, held):
-            (x, mask), (hidden, context) = moment, held
-            new_hidden, new_context, *others = step(x, hidden)
-            held = tf.where(mask, new_hidden, hidden), tf.where(mask, new_context, context)
-            return (*held, *others), held
+    @classmethod
+    def of(cls, given):
+        candidate_kernel = tuple(tf.transpose(kernel) for kernel in given.candidate_kernel)
+        kernels = tf.transpose(given.state_kernel), tf.transpose(given.context_kernel)
+        return cls(*kernels, candidate_kernel)
 
-        if self.mask is None:
-            outputs, last = scan(free_step, given.projected, given.initial_state, time_major=True)
-        else:
-            start = given.initial_state, _zeros_like_one_position(given.memory)
-            moments = given.projected, self.mask
-            outputs, (last, _) = scan(masked_step, moments, start, time_major=True)
-        states, contexts, alignments, *saved = outputs
-        alignments = _over_positions(alignments, given)
-        return (states, contexts, alignments, last), tuple(saved)
 
-    def _alignment(self, score_layer, given):
-        """The weights (B, S) of a hidden layer (B, S, a)."""
-        scores = tf.matmul(flat(score_layer), given.score_vector[:, None])  # (B * S, 1)
-        scores = tf.reshape(scores, tf.shape(score_layer)[:2])
-        return tf.cast(masks.masked_softmax(scores, self.memory_mask), given.memory.dtype)
+def _forward(form, given):
+    """States, contexts and alignments of all steps and the last state; gates and queries."""
+    features_first = tf.transpose(given.memory, [0, 2, 1])  # (B, m, S)
 
-    def backward(self, tensors, outputs, saved, output_gradients):
-        given = _Tensors.of(tensors)
-        states, contexts, alignments, _ = outputs
-        gates, queries = saved
-        *d_outputs, d_last = output_gradients  # of states, contexts and alignments
-        hidden = tf.concat([given.initial_state[None], states], axis=0)[:-1]  # before each step
-        moments = (*d_outputs, hidden, gates, queries, alignments)
-        sums = _zero_sums(given)
+    def step(x, hidden):
+        products = tf.matmul(hidden, given.state_kernel) + given.state_bias
+        recurrent = form.blocks * hidden.shape[-1]
+        products, query = products[:, :recurrent], products[:, recurrent:]
+        alignment = _alignment(_score_layer(query, given.keys), given)
+        # Twice as fast as the product with (B, S, m).
+        context = tf.matmul(alignment[:, None], features_first, transpose_b=True)[:, 0]
+        x = x + tf.matmul(context, given.context_kernel)
+        hidden, gates = form.step(x, products, hidden, *given.candidate_kernel)
+        return hidden, context, alignment, gates, query
 
-        def step(moment, carried):
-            d_state, d_context, d_alignment, *kept = moment
-            d_hidden, sums = carried
-            collected, d_hidden, sums = _step_gradient(
-                self.form, given, d_hidden + d_state, d_context, d_alignment, *kept, sums
-            )
-            return collected, (d_hidden, sums)
+    def free_step(x, hidden):
+        outputs = step(x, hidden)
+        return outputs, outputs[0]
 
-        def masked_step(moment, carried):
-            (d_state, d_context, d_alignment, *kept), mask = moment
-            (d_hidden, d_held_context), sums = carried
-            d_hidden, d_context = d_hidden + d_state, d_held_context + d_context
-            past = (1 - mask) * d_hidden, (1 - mask) * d_context
-            collected, d_hidden, sums = _step_gradient(
-                self.form, given, mask * d_hidden, mask * d_context, mask * d_alignment, *kept, sums
-            )
-            return collected, ((past[0] + d_hidden, past[1]), sums)
+    def masked_step(moment, held):
+        (x, mask), (hidden, context) = moment, held
+        new_hidden, new_context, *others = step(x, hidden)
+        held = tf.where(mask, new_hidden, hidden), tf.where(mask, new_context, context)
+        return (*held, *others), held
 
-        if self.mask is None:
-            start = d_last, sums
-            run = scan(step, moments, start, reverse=True, time_major=True)
-            collected, (d_initial, sums) = run
-        else:
-            start = (d_last, _zeros_like_one_position(given.memory)), sums
-            moments = moments, tf.cast(self.mask, d_last.dtype)
-            run = scan(masked_step, moments, start, reverse=True, time_major=True)
-            collected, ((d_initial, _), sums) = run
-        d_products, d_candidate, d_contexts, d_scores = collected
-        d_scores = _over_positions(d_scores, given)
+    if given.mask is None:
+        outputs, last = scan(free_step, given.projected, given.initial_state, time_major=True)
+    else:
+        start = given.initial_state, _zeros_like_one_position(given.memory)
+        moments = given.projected, given.mask
+        outputs, (last, _) = scan(masked_step, moments, start, time_major=True)
+    states, contexts, alignments, *saved = outputs
+    alignments = _over_positions(alignments, given)
+    return (states, contexts, alignments, last), tuple(saved)
 
-        d_x = _for_x(d_products, d_candidate)  # (T, B, 3 * units)
-        squares, d_vector = sums
-        total = tf.reduce_sum(d_scores, axis=0)[..., None]  # (B, S, 1)
-        d_keys = tf.cast(given.score_vector, total.dtype) * (total - squares)
-        gradients = _Tensors(
-            projected=d_x,
-            initial_state=d_initial,
-            memory=tf.einsum("tbs,tbm->bsm", alignments, d_contexts),
-            keys=tf.cast(d_keys, given.keys.dtype),
-            score_vector=tf.cast(d_vector, given.score_vector.dtype),
-            state_kernel=sum_of_outer_products(hidden, d_products),
-            state_bias=tf.reduce_sum(d_products, axis=[0, 1]),
-            context_kernel=sum_of_outer_products(contexts, d_x),
-            candidate_kernel=self.form.candidate_kernel_gradient(hidden, gates, d_candidate),
+
+def _alignment(score_layer, given):
+    """The weights (B, S) of a hidden layer (S, B, a)."""
+    scores = tf.matmul(flat(score_layer), given.score_vector[:, None])  # (S * B, 1)
+    scores = tf.transpose(tf.reshape(scores, tf.shape(score_layer)[:2]))  # (B, S)
+    return tf.cast(masks.masked_softmax(scores, given.memory_mask), given.memory.dtype)
+
+
+def _backward(form, given, outputs, saved, output_gradients):
+    states, contexts, alignments, _ = outputs
+    gates, queries = saved
+    *d_outputs, d_last = output_gradients  # of states, contexts and alignments
+    hidden = before_each_step(given.initial_state, states, reverse=False)
+    moments = (*d_outputs, hidden, gates, queries, alignments)
+    turned = _Turned.of(given)
+    sums = _zero_sums(given)
+
+    def step(moment, carried):
+        d_state, d_context, d_alignment, *kept = moment
+        d_hidden, sums = carried
+        collected, d_hidden, sums = _step_gradient(
+            form, given, turned, d_hidden + d_state, d_context, d_alignment, *kept, sums
         )
-        return *gradients[:-1], *gradients.candidate_kernel
+        return collected, (d_hidden, sums)
+
+    def masked_step(moment, carried):
+        (d_state, d_context, d_alignment, *kept), mask = moment
+        (d_hidden, d_held_context), sums = carried
+        d_hidden, d_context = d_hidden + d_state, d_held_context + d_context
+        past = (1 - mask) * d_hidden, (1 - mask) * d_context
+        masked = (mask * d for d in (d_hidden, d_context, d_alignment))
+        collected, d_hidden, sums = _step_gradient(form, given, turned, *masked, *kept, sums)
+        return collected, ((past[0] + d_hidden, past[1]), sums)
+
+    if given.mask is None:
+        start = d_last, sums
+        run = scan(step, moments, start, reverse=True, time_major=True)
+        collected, (d_initial, sums) = run
+    else:
+        start = (d_last, _zeros_like_one_position(given.memory)), sums
+        moments = moments, tf.cast(given.mask, d_last.dtype)
+        run = scan(masked_step, moments, start, reverse=True, time_major=True)
+        collected, ((d_initial, _), sums) = run
+    d_products, d_candidate, d_contexts, d_scores = collected
+    d_scores = _over_positions(d_scores, given)
+
+    d_x = of_projection(d_products, d_candidate)  # (T, B, 3 * units)
+    squares, d_vector = sums
+    total = tf.transpose(tf.reduce_sum(d_scores, axis=0))[..., None]  # (S, B, 1)
+    d_keys = tf.cast(given.score_vector, total.dtype) * (total - squares)
+    return _Given(
+        projected=d_x,
+        initial_state=d_initial,
+        memory=tf.einsum("tbs,tbm->bsm", alignments, d_contexts),
+        keys=tf.cast(d_keys, given.keys.dtype),
+        score_vector=tf.cast(d_vector, given.score_vector.dtype),
+        state_kernel=sum_of_outer_products(hidden, d_products),
+        state_bias=sum_of_rows(d_products),
+        context_kernel=sum_of_outer_products(contexts, d_x),
+        candidate_kernel=form.candidate_kernel_gradient(hidden, gates, d_candidate),
+        mask=None,
+        memory_mask=None,
+    )
 
 
 def _step_gradient(
-    form, given, d_hidden, d_context, d_alignment, hidden, gates, query, alignment, sums
+    form, given, turned, d_hidden, d_context, d_alignment, hidden, gates, query, alignment, sums
 ):
     """One step backwards.
 
@@ -274,11 +283,11 @@ def _step_gradient(
         sums with this step in them.
     """
     d_products, d_candidate, d_before = form.step_gradient(
-        d_hidden, hidden, gates, *given.candidate_kernel
+        d_hidden, hidden, gates, *turned.candidate_kernel
     )
-    d_x = _for_x(d_products, d_candidate)
-    d_context += tf.matmul(d_x, given.context_kernel, transpose_b=True)
-    d_alignment += tf.matmul(given.memory, d_context[..., None])[..., 0]  # (B, S)
+    d_x = of_projection(d_products, d_candidate)
+    d_context += tf.matmul(d_x, turned.context_kernel)
+    d_alignment += tf.matmul(d_context[:, None], given.memory, transpose_b=True)[:, 0]  # (B, S)
 
     squares, d_vector = sums
     d_alignment = tf.cast(d_alignment, squares.dtype)
@@ -286,28 +295,23 @@ def _step_gradient(
     mean = tf.reduce_sum(precise * d_alignment, axis=-1, keepdims=True)
     d_scores = precise * (d_alignment - mean)  # (B, S)
 
-    layer = tf.cast(_score_layer(query, given.keys), squares.dtype)  # (B, S, a)
-    d_vector += tf.matmul(tf.reshape(d_scores, [1, -1]), flat(layer))[0]
-    of_squares = d_scores[..., None] * (layer * layer)
-    d_query = tf.cast(tf.reduce_sum(of_squares, axis=1), query.dtype) * -given.score_vector
+    layer = tf.cast(_score_layer(query, given.keys), squares.dtype)  # (S, B, a)
+    by_position = tf.transpose(d_scores)  # (S, B)
+    d_vector += tf.matmul(tf.reshape(by_position, [1, -1]), flat(layer))[0]
+    of_squares = by_position[..., None] * (layer * layer)
+    d_query = tf.cast(tf.reduce_sum(of_squares, axis=0), query.dtype) * -given.score_vector
     d_products = tf.concat([d_products, d_query], axis=-1)
-    d_before += tf.matmul(d_products, given.state_kernel, transpose_b=True)
+    d_before += tf.matmul(d_products, turned.state_kernel)
     collected = d_products, d_candidate, d_context, d_scores
     return collected, d_before, (squares + of_squares, d_vector)
 
 
 def _score_layer(query, keys):
-    return tf.tanh(query[:, None] + keys)  # (B, S, a)
-
-
-def _for_x(d_products, d_candidate):
-    """The gradient of what the GRU adds to its products: blocks z, r, h."""
-    units = d_candidate.shape[-1]
-    return tf.concat([d_products[..., : 2 * units], d_candidate], axis=-1)
+    return tf.tanh(query + keys)  # (S, B, a)
 
 
 def _zero_sums(given):
-    """Sums over the steps: (B, S, a), for the keys; (a,), for the vector; float32 at least."""
+    """Sums over the steps: (S, B, a), for the keys; (a,), for the vector; float32 at least."""
     dtype = tf.float64 if given.keys.dtype == tf.float64 else tf.float32
     return (
         tf.zeros_like(given.keys, dtype=dtype),
@@ -317,7 +321,7 @@ def _zero_sums(given):
 
 def _over_positions(collected, given):
     """`collected` (T, B, S) with its shape, which a loop without steps cannot tell."""
-    return tf.reshape(collected, [*_leading(given.projected), tf.shape(given.memory)[1]])
+    return tf.reshape(collected, [*sizes(given.projected)[:2], tf.shape(given.memory)[1]])
 
 
 def _zeros_like_one_position(memory):

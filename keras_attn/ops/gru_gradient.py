@@ -6,13 +6,32 @@ of `gru_step` and `gru_step_reset_after`. Both are used alike:
 - `blocks`: how many blocks of the recurrent kernel multiply h itself, the `direct` ones;
 - `split(recurrent_kernel)`: the direct blocks, and a tuple of the kernel of r * h or of nothing;
 - `step(x, products, hidden, *candidate_kernel)`: the new h, and the gates to keep;
-- `step_gradient(dh, hidden, gates, *candidate_kernel)`: gradients for the products of the direct
-  blocks, for the sum inside the candidate's tanh, and for h as far as it does not pass the
-  products;
+- `step_gradient(dh, hidden, gates, *turned_candidate_kernel)`, that kernel transposed: gradients
+  for the products of the direct blocks, for the sum inside the candidate's tanh, and for h as far
+  as it does not pass the products;
 - `candidate_kernel_gradient(hidden, gates, d_candidate)`: of all steps at once.
 """
 
 import tensorflow as tf
+
+from keras_attn.ops.products import sum_of_outer_products
+
+
+def form_of(reset_after: bool, recurrent_bias) -> type:
+    """The form, or `ValueError` for a bias that it has no place for."""
+    if recurrent_bias is not None and not reset_after:
+        raise ValueError(
+            "Only the GRU that resets after the product has a bias of its own there: pass "
+            "reset_after=True or leave it out. Received: recurrent_bias of shape "
+            f"{recurrent_bias.shape} and reset_after={reset_after}"
+        )
+    return ResetAfter if reset_after else ResetBefore
+
+
+def of_projection(d_products, d_candidate):
+    """The gradient of the projected inputs: blocks z, r, h."""
+    units = d_candidate.shape[-1]
+    return tf.concat([d_products[..., : 2 * units], d_candidate], axis=-1)
 
 
 class ResetBefore:
@@ -34,10 +53,10 @@ class ResetBefore:
         return candidate + z * (hidden - candidate), tf.concat([gates, candidate], axis=-1)
 
     @staticmethod
-    def step_gradient(dh, hidden, gates, candidate_kernel):
+    def step_gradient(dh, hidden, gates, turned_candidate_kernel):
         z, r, candidate = tf.split(gates, 3, axis=-1)
         d_candidate = dh * (1 - z) * (1 - candidate * candidate)
-        d_reset = tf.matmul(d_candidate, candidate_kernel, transpose_b=True)  # for r * h
+        d_reset = tf.matmul(d_candidate, turned_candidate_kernel)  # for r * h
         dz = dh * (hidden - candidate) * z * (1 - z)
         dr = d_reset * hidden * r * (1 - r)
         return tf.concat([dz, dr], axis=-1), d_candidate, dh * z + d_reset * r
@@ -79,12 +98,3 @@ class ResetAfter:
     @staticmethod
     def candidate_kernel_gradient(hidden, gates, d_candidate):
         return ()
-
-
-def sum_of_outer_products(a, b):
-    return tf.matmul(flat(a), flat(b), transpose_a=True)
-
-
-def flat(x):
-    """(..., features) as a matrix, so that a product with it is one product and no batch."""
-    return tf.reshape(x, [-1, x.shape[-1]])

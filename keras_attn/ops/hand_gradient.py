@@ -6,20 +6,47 @@ import tensorflow as tf
 
 
 def with_gradient(forward: Callable, backward: Callable) -> Callable:
-    """A function of tensors that computes `forward` and is differentiated by `backward`.
+    """A function that computes `forward` and is differentiated by `backward`.
 
     Derivatives of the gradient are exact too: they are autodiff's of `forward`, at its speed.
 
+    Neither may read a tensor by closure, and neither a variable: all that they read is given, for
+    TensorFlow may differentiate a gradient in a graph that sees nothing else.
+
     Args:
-        forward: `forward(*tensors) -> (outputs, saved)`, tuples of tensors; `saved` is what
-            `backward` needs beside the outputs. Made of operations with gradients, without
-            variables. Masks and the like reach it by closure.
-        backward: `backward(tensors, outputs, saved, output_gradients) -> gradients`, one for each
-            of the tensors.
+        forward: `forward(given) -> (outputs, saved)`, tuples of tensors; `saved` is what `backward`
+            needs beside the outputs. Made of operations with gradients.
+        backward: `backward(given, outputs, saved, output_gradients) -> gradients`, a nest like
+            `given` whose entries for tensors that are not floating are ignored.
 
     Returns:
-        `function(*tensors) -> outputs`.
+        `function(given) -> outputs`, where `given` is a nest of tensors, with None for what is
+        left out.
     """
+
+    def function(given):
+        flat = tf.nest.flatten(given)
+
+        def nest(tensors):
+            present = iter(tensors)
+            filled = [None if x is None else next(present) for x in flat]
+            return tf.nest.pack_sequence_as(given, filled)
+
+        def flat_forward(*tensors):
+            return forward(nest(tensors))
+
+        def flat_backward(tensors, *others):
+            gradients = tf.nest.flatten(backward(nest(tensors), *others))
+            present = [g for g, x in zip(gradients, flat, strict=True) if x is not None]
+            return [g for g, x in zip(present, tensors, strict=True) if x.dtype.is_floating]
+
+        return _of_tensors(flat_forward, flat_backward)(*(x for x in flat if x is not None))
+
+    return function
+
+
+def _of_tensors(forward, backward):
+    """`with_gradient` for functions of separate tensors; `backward` returns the floating ones'."""
 
     @tf.custom_gradient
     def function(*tensors):
@@ -34,7 +61,10 @@ def with_gradient(forward: Callable, backward: Callable) -> Callable:
                     forward, tensors, output_gradients, upstream
                 )
 
-            return first_order(*tensors, *output_gradients)
+            # The identities belong to the graph of this gradient, the tensors to the one before,
+            # which the graph of the next does not see.
+            gradients = first_order(*map(tf.identity, (*tensors, *output_gradients)))
+            return _with_none(gradients, tensors)
 
         return outputs, gradient
 
@@ -42,13 +72,25 @@ def with_gradient(forward: Callable, backward: Callable) -> Callable:
 
 
 def _second_order(forward, tensors, output_gradients, upstream):
-    """Gradients of `forward`'s gradients with respect to the tensors and the output gradients."""
+    """Gradients of `forward`'s gradients for the tensors and the output gradients."""
     arguments = [*tensors, *output_gradients]
+    floating = [x for x in arguments if x.dtype.is_floating]
+    differentiated = floating[: len(upstream)]
+    zero = tf.UnconnectedGradients.ZERO
     with tf.GradientTape() as outer:
-        outer.watch(arguments)
+        outer.watch(floating)
         with tf.GradientTape() as inner:
-            inner.watch(tensors)
+            inner.watch(differentiated)
             outputs, _ = forward(*tensors)
-        zero = tf.UnconnectedGradients.ZERO
-        gradients = inner.gradient(outputs, tensors, output_gradients, unconnected_gradients=zero)
-    return outer.gradient(gradients, arguments, upstream, unconnected_gradients=zero)
+        first = inner.gradient(
+            outputs, differentiated, output_gradients, unconnected_gradients=zero
+        )
+    return _with_none(
+        outer.gradient(first, floating, upstream, unconnected_gradients=zero), arguments
+    )
+
+
+def _with_none(gradients, tensors) -> list:
+    """The gradients of the floating tensors, with None for the others."""
+    of_floating = iter(gradients)
+    return [next(of_floating) if x.dtype.is_floating else None for x in tensors]

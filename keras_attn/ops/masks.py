@@ -250,6 +250,22 @@ def clear_padding(inputs, mask, name: str = "mask"):
     return clear_hidden(inputs, padding(mask, ops.shape(inputs)[:2], name))
 
 
+def require_step_mask(mask):
+    """Return a mask of the steps of sequences as a tensor, or raise `ValueError`."""
+    mask = require_boolean(mask)
+    if len(mask.shape) != 2:
+        raise ValueError(
+            "The mask of a scan has one entry for each sequence and step, (B, T). "
+            f"Received: mask.shape={tuple(mask.shape)}"
+        )
+    return mask
+
+
+def of_steps(mask):
+    """A mask of steps (B, T) beside time-major states: (T, B, 1)."""
+    return ops.transpose(require_step_mask(mask))[..., None]
+
+
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis of the scores whose mask is True.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_attn.ops.masks import require_boolean
+from keras_attn.ops.masks import require_step_mask
 
 Nest = Any  # a tensor, or lists, tuples and dicts of tensors
 Step = Callable[[Nest, Nest], tuple[Nest, Nest]]
@@ -64,7 +64,7 @@ def scan(
     if not tf.nest.flatten(inputs):
         raise ValueError(f"A scan needs at least one input tensor. Received: inputs={inputs}")
     if mask is not None:
-        mask = _require_sequence_mask(mask)
+        mask = require_step_mask(mask)
     if not time_major:
         inputs = tf.nest.map_structure(_swap_batch_and_time, inputs)  # (T, B, ...)
         mask = None if mask is None else tf.transpose(mask)  # (T, B)
@@ -234,13 +234,3 @@ def _shape(spec, inputs, unknown):
 
 def _swap_batch_and_time(x):
     return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
-
-
-def _require_sequence_mask(mask):
-    mask = require_boolean(mask)
-    if mask.shape.rank != 2:
-        raise ValueError(
-            "The mask of a scan has one entry for each sequence and step, (B, T). "
-            f"Received: mask.shape={mask.shape}"
-        )
-    return mask
