@@ -41,7 +41,7 @@ def fit(
         1000
     """
     objective = objective or token_objective()
-    train_step = _train_step(model, optimizer, objective, clip_norm, dataset.element_spec)
+    train_step = make_train_step(model, optimizer, objective, clip_norm, dataset.element_spec)
     callbacks = keras.callbacks.CallbackList(list(callbacks), model=model)
     callbacks.set_params({"epochs": 1, "steps": steps, "initial_step": initial_step})
     model.optimizer = optimizer
@@ -59,7 +59,7 @@ def fit(
     return step
 
 
-def _train_step(model, optimizer, objective, clip_norm, batch_spec) -> Callable:
+def make_train_step(model, optimizer, objective, clip_norm, batch_spec) -> Callable:
     variables = model.trainable_variables
     optimizer.build(variables)
 

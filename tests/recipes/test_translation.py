@@ -67,8 +67,11 @@ def _run(*arguments, **options):
 
 
 def _one_sentence(result) -> str:
+    """The last line of standard error; before it there may be what was done until then."""
     assert result.exit_code == 2, result.output
-    (line,) = result.stderr.strip().splitlines()
+    assert "Traceback" not in result.stderr
+    line = result.stderr.strip().splitlines()[-1]
+    assert line.startswith("Error: ")
     return line
 
 
