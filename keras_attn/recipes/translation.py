@@ -27,14 +27,14 @@ PAIRS_FILE = "pairs.bin"
 
 DEFAULTS = {
     "vocabulary_size": 8_000,
-    "embedding_dim": 256,
-    "encoder_units": 256,
+    "embedding_dim": 128,
+    "encoder_units": 128,
     "decoder_units": 256,
     "dropout": 0.2,
     "label_smoothing": 0.1,
-    "learning_rate": 3e-3,
+    "learning_rate": 2e-3,
     "warmup_steps": 200,
-    "batch_tokens": 1_500,
+    "batch_tokens": 1_000,
     "max_tokens": 128,
     "seed": 1,
 }
