@@ -1,8 +1,12 @@
 """Alignments as heat maps."""
 
+import unicodedata
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
+
+from keras_attn.analysis.fonts import token_families
 
 CELL = 0.27  # inches, the side of a cell
 GAP = 0.3  # inches between two heat maps
@@ -43,10 +47,14 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
         top += _label_height(source)
         axes = _add_axes(figure, top, len(source), len(target))
         image = axes.imshow(alignment, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+        families = list(token_families())
         axes.set_xticks(
-            range(len(source)), [_shown(token) for token in source], rotation=_rotation(source)
+            range(len(source)),
+            [_shown(token) for token in source],
+            rotation=_rotation(source),
+            family=families,
         )
-        axes.set_yticks(range(len(target)), [_shown(token) for token in target])
+        axes.set_yticks(range(len(target)), [_shown(token) for token in target], family=families)
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
         top += len(target) * CELL + GAP
     _add_colorbar(figure, image, max(len(source) for source, _, _ in examples))
@@ -54,8 +62,25 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
 
 
 def save_figure(figure, file, file_format: str) -> None:
-    """Write a figure, cropped to what is on it, as "png" or "svg"."""
-    figure.savefig(file, format=file_format, dpi=160, bbox_inches="tight", pad_inches=0.15)
+    """Write a figure, cropped to what is on it, as "png" or "svg".
+
+    The text of an SVG stays text, to be searched and shown in the reader's fonts. Characters that
+    no font of this machine has are one warning.
+    """
+    import matplotlib
+
+    with (
+        matplotlib.rc_context({"svg.fonttype": "none"}),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        figure.savefig(file, format=file_format, dpi=160, bbox_inches="tight", pad_inches=0.15)
+    if file_format != "svg" and any("Glyph" in str(warning.message) for warning in caught):
+        warnings.warn(
+            "No font of this machine has some of the characters, which show as boxes; install one "
+            "(Debian: fonts-noto-cjk) or write an .svg.",
+            stacklevel=2,
+        )
 
 
 def _add_axes(figure, top: float, columns: int, rows: int):
@@ -81,12 +106,17 @@ def _add_colorbar(figure, image, columns: int) -> None:
 
 def _rotation(tokens: Sequence[str]) -> int:
     """Tokens of more than a character or two stand upright, so that they do not overlap."""
-    return 90 if max((len(token) for token in tokens if token != "</s>"), default=0) > 2 else 0
+    return 90 if max((_columns(token) for token in tokens if token != "</s>"), default=0) > 2 else 0
 
 
 def _label_height(tokens: Sequence[str]) -> float:
-    longest = max(map(len, tokens), default=0) if _rotation(tokens) else 1
+    longest = max(map(_columns, tokens), default=0) if _rotation(tokens) else 1
     return 0.2 + 0.09 * longest
+
+
+def _columns(token: str) -> int:
+    """How wide a token is, a letter of the Latin script being one column."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in token)
 
 
 def _shown(token: str) -> str:
