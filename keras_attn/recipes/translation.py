@@ -34,7 +34,7 @@ DEFAULTS = {
     "label_smoothing": 0.1,
     "learning_rate": 2e-3,
     "warmup_steps": 200,
-    "batch_tokens": 1_000,
+    "batch_tokens": 512,
     "max_tokens": 128,
     "seed": 1,
 }
