@@ -1,4 +1,4 @@
-"""RNNsearch on Multi30k's raw text: BLEU and chrF on test2016 after so many minutes on this machine.
+"""RNNsearch on Multi30k's raw text: BLEU and chrF on test2016 after so many minutes.
 
     KERAS_ATTN_DATA=... python benchmarks/multi30k.py --directory runs --minutes 10 25
 
