@@ -4,6 +4,7 @@ TensorFlow is imported by the commands that need it, quietly, so that `--help` i
 """
 
 import json
+import logging
 import signal
 import sys
 import urllib.request
@@ -301,6 +302,7 @@ def _plot(text_model, texts, output: Path):
 
     if output.suffix not in (".png", ".svg"):
         raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     figure = plot_alignments(text_model.alignments(texts))
     with written_whole(output) as file:
         save_figure(figure, file, output.suffix[1:])
