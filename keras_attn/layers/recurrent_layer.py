@@ -112,12 +112,12 @@ class RecurrentLayer(keras.layers.RNN):
         cuDNN, where it is used, comes before both.
         """
         cell = self.cell
-        drops_by_block = cell.recurrent_dropout or hasattr(cell, "dropout_mask_count")
+        one_mask_a_block = cell.dropout and hasattr(cell, "dropout_mask_count")
         return (
             cell.activation is keras.activations.tanh
             and cell.recurrent_activation is keras.activations.sigmoid
             and not self.unroll
-            and not (training and drops_by_block)
+            and not (training and (cell.recurrent_dropout or one_mask_a_block))
         )
 
     def _scan_by_hand(self, sequences, initial_state, mask, training):
