@@ -224,9 +224,9 @@ def test_lower_precision_stays_close_to_float64(unit, dtype, tolerance):
     _assert_equal(got, _run(unit.by_hand, exact, mask=MASK), tolerance)
 
 
-@some_units
+@pytest.mark.parametrize("unit", [_LSTM(LSTMForm("diagonal")), _GRU(False)], ids=["lstm", "gru"])
 def test_second_derivatives_are_exact(unit):
-    inputs, states, weights = _tensors(unit)
+    inputs, states, weights = _tensors(unit, steps=3)
     weight = weights["recurrent_kernel"]
 
     def of_penalty(function):
@@ -234,7 +234,7 @@ def test_second_derivatives_are_exact(unit):
             outer.watch([inputs, weight])
             with tf.GradientTape() as inner:
                 inner.watch(inputs)
-                outputs, _ = function(inputs, states, weights, mask=MASK)
+                outputs, _ = function(inputs, states, weights, mask=MASK[:, :3])
                 loss = tf.reduce_sum(outputs**2)
             penalty = tf.reduce_sum(inner.gradient(loss, inputs) ** 2)
         return outer.gradient(penalty, [inputs, weight])
@@ -244,9 +244,38 @@ def test_second_derivatives_are_exact(unit):
         _assert_equal(run(unit.by_hand), expected, 1e-9)
 
 
+def _compiled_operations(unit, graph_shape, **options):
+    """Whether XLA compiles a part of the graph of a scan."""
+    _, states, weights = _tensors(unit, "float32")
+    inputs = tf.TensorSpec(graph_shape, options.pop("dtype", "float32"))
+    function = tf.function(lambda x: unit.by_hand(x, states, weights, **options))
+    graph = function.get_concrete_function(inputs).graph
+    compiled = [f for f in graph.as_graph_def().library.function if "_XlaMustCompile" in f.attr]
+    return any(f.attr["_XlaMustCompile"].b for f in compiled)
+
+
+@pytest.mark.parametrize("unit", [UNITS_TO_TRY["lstm"], UNITS_TO_TRY["gru"]], ids=["lstm", "gru"])
+def test_xla_compiles_what_has_known_sizes_and_what_it_is_told_to(unit):
+    known = (BATCH, STEPS, INPUT)
+    assert _compiled_operations(unit, known)
+    assert not _compiled_operations(unit, (BATCH, None, INPUT))
+    assert not _compiled_operations(unit, (None, STEPS, INPUT))
+    assert not _compiled_operations(unit, (BATCH, 0, INPUT))
+    assert not _compiled_operations(unit, known, jit_compile=False)
+    assert _compiled_operations(unit, (BATCH, None, INPUT), jit_compile=True)
+
+
+@pytest.mark.parametrize("unit", [UNITS_TO_TRY["fgr"], UNITS_TO_TRY["gru"]], ids=["lstm", "gru"])
+def test_compiling_changes_nothing(unit):
+    tensors = _tensors(unit)
+    expected = _run(unit.by_hand, tensors, mask=MASK, jit_compile=False)
+    _assert_equal(_run(unit.by_hand, tensors, mask=MASK, jit_compile=True), expected, 1e-11)
+
+
 @pytest.mark.parametrize(
     ("options", "received"),
     [
+        ({"jit_compile": "yes"}, "jit_compile='yes'"),
         ({"mask": MASK.astype("float32")}, "mask.dtype="),
         ({"mask": MASK[..., None]}, "mask.shape="),
         ({"peephole_kernel": tf.ones([3, UNITS])}, "form=.*peephole_kernel given"),
