@@ -70,13 +70,17 @@ def _of_tensors(forward, backward, differentiable_forward):
 
     @tf.custom_gradient
     def function(*tensors):
-        outputs, saved = forward(*tensors)
+        # Nothing in here is for a tape to record: the gradient is given.
+        outputs, saved = forward(*map(tf.stop_gradient, tensors))
 
         def gradient(*output_gradients):
             @tf.custom_gradient
             def first_order(*arguments):
                 tensors, output_gradients = arguments[: -len(outputs)], arguments[-len(outputs) :]
-                gradients = backward(tensors, outputs, saved, output_gradients)
+                stopped = [tf.stop_gradient(x) for x in arguments]
+                gradients = backward(
+                    stopped[: -len(outputs)], outputs, saved, stopped[-len(outputs) :]
+                )
                 return tuple(gradients), lambda *upstream: _second_order(
                     differentiable_forward, tensors, output_gradients, upstream
                 )
