@@ -164,9 +164,10 @@ class AttentionRNN(keras.layers.Layer):
         """Whether a call runs `ops.attention_scan`, whose gradient is written by hand.
 
         It does for our `GRUCell` with its default activations and our `AdditiveAttention`, in one
-        dtype and without active dropout: there it computes what the cell computes, and a training
-        step takes about two thirds of the time (64 sequences of 30 steps, a memory of 30). Every
-        other cell is run step by step and differentiated by TensorFlow.
+        dtype and without active dropout: there it computes what the cell computes, and both passes
+        take two thirds of the time, 0.55 to 0.63 of it with a memory mask (64 sequences of 30
+        steps, a memory of 30, 256 wide). Every other cell is run step by step and differentiated
+        by TensorFlow.
         """
         cell, attention = self.cell.cell, self.cell.attention
         return (

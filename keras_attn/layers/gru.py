@@ -170,7 +170,7 @@ class GRUCell(keras.layers.GRUCell):
 
         return step_states
 
-    def scan(self, inputs, states, mask=None, reverse=False):
+    def scan(self, inputs, states, mask=None, reverse=False, jit_compile="auto"):
         """All steps of inputs (B, T, D): `ops.gru_scan` with this cell's weights."""
         outputs, state = gru_scan(
             inputs,
@@ -178,6 +178,7 @@ class GRUCell(keras.layers.GRUCell):
             reset_after=self.reset_after,
             mask=mask,
             reverse=reverse,
+            jit_compile=jit_compile,
             **self.scan_weights(),
         )
         return outputs, [state]
@@ -241,6 +242,8 @@ class GRU(RecurrentLayer):
         reset_after: whether the reset gate follows the product. Defaults to `False`; Keras'
             default is `True`.
         use_cudnn: `"auto"`, `True` or `False`. Defaults to `"auto"`.
+        jit_compile: whether XLA compiles the loop: `"auto"`, in graphs whose shapes are known and
+            where it pays, `True` or `False`. Defaults to `"auto"`.
         zero_output_for_mask: return zeros at the masked steps of the sequence. Defaults to
             `False`.
 
@@ -296,6 +299,7 @@ class GRU(RecurrentLayer):
         unroll=False,
         reset_after=False,
         use_cudnn="auto",
+        jit_compile="auto",
         zero_output_for_mask=False,
         **kwargs,
     ):
@@ -331,6 +335,7 @@ class GRU(RecurrentLayer):
             stateful=stateful,
             unroll=unroll,
             use_cudnn=use_cudnn,
+            jit_compile=jit_compile,
             zero_output_for_mask=zero_output_for_mask,
             **kwargs,
         )

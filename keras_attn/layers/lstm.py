@@ -47,6 +47,8 @@ class LSTM(RecurrentLayer):
             `False`.
         unroll: write the steps into the graph one after another. Defaults to `False`.
         use_cudnn: `"auto"`, `True` or `False`. Defaults to `"auto"`.
+        jit_compile: whether XLA compiles the loop: `"auto"`, in graphs whose shapes are known and
+            where it pays, `True` or `False`. Defaults to `"auto"`.
         zero_output_for_mask: return zeros at the masked steps of the sequence. Defaults to
             `False`.
         peepholes: `None`, `"diagonal"` or `"full"`. Defaults to `None`.
@@ -122,6 +124,7 @@ class LSTM(RecurrentLayer):
         stateful=False,
         unroll=False,
         use_cudnn="auto",
+        jit_compile="auto",
         zero_output_for_mask=False,
         peepholes=None,
         output_gate_sees="new",
@@ -169,6 +172,7 @@ class LSTM(RecurrentLayer):
             stateful=stateful,
             unroll=unroll,
             use_cudnn=use_cudnn,
+            jit_compile=jit_compile,
             zero_output_for_mask=zero_output_for_mask,
             **kwargs,
         )

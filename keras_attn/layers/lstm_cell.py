@@ -244,10 +244,16 @@ class LSTMCell(keras.layers.LSTMCell):
 
         return step_states
 
-    def scan(self, inputs, states, mask=None, reverse=False):
+    def scan(self, inputs, states, mask=None, reverse=False, jit_compile="auto"):
         """All steps of inputs (B, T, D): `ops.lstm_scan` with this cell's weights."""
         return lstm_scan(
-            inputs, states, form=self.form, mask=mask, reverse=reverse, **self._weights()
+            inputs,
+            states,
+            form=self.form,
+            mask=mask,
+            reverse=reverse,
+            jit_compile=jit_compile,
+            **self._weights(),
         )
 
     def _weights(self) -> dict:

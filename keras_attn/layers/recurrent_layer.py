@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn.layers.recurrent_checks import require_choice, require_sequences, require_states
 from keras_attn.layers.recurrent_dropout import drop_inputs
+from keras_attn.ops.compilation import require_jit_compile
 from keras_attn.ops.masks import require_boolean
 from keras_attn.ops.scan import scan
 
@@ -22,8 +23,8 @@ class RecurrentLayer(keras.layers.RNN):
     - `project(inputs, training)`: (B, [T,] features) -> (B, [T,] blocks * units),
     - `step_function(states, training)`: a function `(projected, states) -> (output, states)`,
       its output being the first state,
-    - `scan(inputs, states, mask, reverse)`: all steps at once with the gradient written by hand,
-      (B, T, features) to outputs (B, T, units) and the last states,
+    - `scan(inputs, states, mask, reverse, jit_compile)`: all steps at once with the gradient
+      written by hand, (B, T, features) to outputs (B, T, units) and the last states,
     - `required_states`: how many states an `initial_state` must hold at least; the rest is zero.
 
     A subclass has `cudnn_is_usable(mask)`, whether there is a GPU and cuDNN computes exactly what
@@ -51,8 +52,9 @@ class RecurrentLayer(keras.layers.RNN):
     dropout = of_cell("dropout")
     recurrent_dropout = of_cell("recurrent_dropout")
 
-    def __init__(self, cell, use_cudnn="auto", **kwargs):
+    def __init__(self, cell, use_cudnn="auto", jit_compile="auto", **kwargs):
         super().__init__(cell, **kwargs)
+        self.jit_compile = require_jit_compile(jit_compile)
         self.use_cudnn = require_choice("use_cudnn", use_cudnn, ("auto", True, False))
         if use_cudnn and self.cudnn_is_usable(mask=None):
             self.supports_jit = False  # XLA has no cuDNN kernels
@@ -121,18 +123,20 @@ class RecurrentLayer(keras.layers.RNN):
         cuDNN, where it is used, comes before both.
         """
         cell = self.cell
-        drops_by_block = cell.recurrent_dropout or hasattr(cell, "dropout_mask_count")
+        one_mask_a_block = cell.dropout and hasattr(cell, "dropout_mask_count")
         return (
             cell.activation is keras.activations.tanh
             and cell.recurrent_activation is keras.activations.sigmoid
             and not self.unroll
-            and not (training and drops_by_block)
+            and not (training and (cell.recurrent_dropout or one_mask_a_block))
         )
 
     def _scan_by_hand(self, sequences, initial_state, mask, training):
         """Outputs (B, T, units) and the last states."""
         (dropped,) = drop_inputs(self.cell, sequences, training)
-        return self.cell.scan(dropped, initial_state, mask, self.go_backwards)
+        return self.cell.scan(
+            dropped, initial_state, mask, self.go_backwards, jit_compile=self.jit_compile
+        )
 
     def _scan(self, sequences, initial_state, mask, training):
         """Outputs (B, T, units), or none if none are returned, and the last states."""
@@ -190,6 +194,7 @@ class RecurrentLayer(keras.layers.RNN):
             **config,
             "activity_regularizer": keras.regularizers.serialize(self.activity_regularizer),
             "use_cudnn": self.use_cudnn,
+            "jit_compile": self.jit_compile,
         }
 
     @classmethod

@@ -1,12 +1,12 @@
 """The gated recurrent unit over a whole sequence, with a gradient written by hand."""
 
-import functools
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_attn.ops import masks
 from keras_attn.ops.chunks import before_each_step, scan_chunks, stacked, steps_of
+from keras_attn.ops.compilation import compiles
 from keras_attn.ops.gru_gradient import form_of, of_projection
 from keras_attn.ops.hand_gradient import with_gradient
 from keras_attn.ops.products import sum_of_outer_products, sum_of_rows, times
@@ -23,6 +23,7 @@ def gru_scan(
     reset_after: bool = False,
     mask=None,
     reverse: bool = False,
+    jit_compile: bool | str = "auto",
 ):
     """Run a gated recurrent unit over a sequence: `h_t = GRU(x_t, h_{t-1})`.
 
@@ -40,6 +41,8 @@ def gru_scan(
         reset_after: whether the reset gate follows the product.
         mask: boolean (B, T) or None; a masked step leaves state and output as they were.
         reverse: go from the last moment to the first; each output stays beside its input.
+        jit_compile: whether XLA compiles it, once for each new shape, where it may be used:
+            `"auto"`, where that pays (see `ops.compilation.compiles`), `True` or `False`.
 
     Returns:
         `(outputs, state)`: (B, T, units) and the last state, (B, units).
@@ -71,9 +74,9 @@ def gru_scan(
         recurrent_bias=recurrent_bias,
         mask=None if mask is None else masks.of_steps(mask),
     )
-    forward = functools.partial(_forward, form, reverse)
-    backward = functools.partial(_backward, form, reverse)
-    states, last = with_gradient(forward, backward)(given)
+    jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
+    run = with_gradient(_forward, _backward, (form, reverse), jit_compile)
+    states, last = run(given)
     return tf.transpose(states, [1, 0, 2]), last
 
 

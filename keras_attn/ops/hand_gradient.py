@@ -1,11 +1,14 @@
 """Functions whose gradient is written by hand, because autodiff's is slow."""
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
 
 
-def with_gradient(forward: Callable, backward: Callable) -> Callable:
+def with_gradient(
+    forward: Callable, backward: Callable, setting: tuple = (), jit_compile: bool = False
+) -> Callable:
     """A function that computes `forward` and is differentiated by `backward`.
 
     Derivatives of the gradient are exact too: they are autodiff's of `forward`, at its speed.
@@ -14,15 +17,24 @@ def with_gradient(forward: Callable, backward: Callable) -> Callable:
     TensorFlow may differentiate a gradient in a graph that sees nothing else.
 
     Args:
-        forward: `forward(given) -> (outputs, saved)`, tuples of tensors; `saved` is what `backward`
-            needs beside the outputs. Made of operations with gradients.
-        backward: `backward(given, outputs, saved, output_gradients) -> gradients`, a nest like
-            `given` whose entries for tensors that are not floating are ignored.
+        forward: `forward(*setting, given) -> (outputs, saved)`, tuples of tensors; `saved` is what
+            `backward` needs beside the outputs. Made of operations with gradients.
+        backward: `backward(*setting, given, outputs, saved, output_gradients) -> gradients`, a nest
+            like `given` whose entries for tensors that are not floating are ignored.
+        setting: what the two are told beside tensors; hashable, so that equal functions are
+            compiled once.
+        jit_compile: whether XLA compiles the two, once for each new shape of what is given.
 
     Returns:
         `function(given) -> outputs`, where `given` is a nest of tensors, with None for what is
         left out.
     """
+
+    plain_forward = functools.partial(forward, *setting)
+    if jit_compile:
+        run_forward, run_backward = _compiled(forward, setting), _compiled(backward, setting)
+    else:
+        run_forward, run_backward = plain_forward, functools.partial(backward, *setting)
 
     def function(given):
         flat = tf.nest.flatten(given)
@@ -32,33 +44,45 @@ def with_gradient(forward: Callable, backward: Callable) -> Callable:
             filled = [None if x is None else next(present) for x in flat]
             return tf.nest.pack_sequence_as(given, filled)
 
-        def flat_forward(*tensors):
-            return forward(nest(tensors))
-
         def flat_backward(tensors, *others):
-            gradients = tf.nest.flatten(backward(nest(tensors), *others))
+            gradients = tf.nest.flatten(run_backward(nest(tensors), *others))
             present = [g for g, x in zip(gradients, flat, strict=True) if x is not None]
             return [g for g, x in zip(present, tensors, strict=True) if x.dtype.is_floating]
 
-        return _of_tensors(flat_forward, flat_backward)(*(x for x in flat if x is not None))
+        function = _of_tensors(
+            lambda *tensors: run_forward(nest(tensors)),
+            flat_backward,
+            # XLA would compile a second derivative that is asked for once.
+            lambda *tensors: plain_forward(nest(tensors)),
+        )
+        return function(*(x for x in flat if x is not None))
 
     return function
 
 
-def _of_tensors(forward, backward):
+@functools.cache
+def _compiled(function, setting):
+    return tf.function(functools.partial(function, *setting), jit_compile=True, autograph=False)
+
+
+def _of_tensors(forward, backward, differentiable_forward):
     """`with_gradient` for functions of separate tensors; `backward` returns the floating ones'."""
 
     @tf.custom_gradient
     def function(*tensors):
-        outputs, saved = forward(*tensors)
+        # Nothing in here is for a tape to record: the gradient is given.
+        outputs, saved = forward(*map(tf.stop_gradient, tensors))
 
         def gradient(*output_gradients):
             @tf.custom_gradient
             def first_order(*arguments):
                 tensors, output_gradients = arguments[: -len(outputs)], arguments[-len(outputs) :]
-                gradients = backward(tensors, outputs, saved, output_gradients)
+                stopped = [tf.stop_gradient(x) for x in arguments]
+                gradients = backward(
+                    stopped[: -len(outputs)], outputs, saved, stopped[-len(outputs) :]
+                )
                 return tuple(gradients), lambda *upstream: _second_order(
-                    forward, tensors, output_gradients, upstream
+                    differentiable_forward, tensors, output_gradients, upstream
                 )
 
             # The identities belong to the graph of this gradient, the tensors to the one before,

@@ -1,12 +1,12 @@
 """The long short-term memory over a whole sequence, with a gradient written by hand."""
 
-import functools
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_attn.ops import lstm_gradient, masks
 from keras_attn.ops.chunks import before_each_step, scan_chunks, stacked, steps_of
+from keras_attn.ops.compilation import compiles
 from keras_attn.ops.hand_gradient import with_gradient
 from keras_attn.ops.lstm_gradient import LSTMWeights
 from keras_attn.ops.products import sum_of_outer_products, sum_of_rows, times
@@ -25,6 +25,7 @@ def lstm_scan(
     form: LSTMForm = LSTMForm(),  # noqa: B008, it is immutable
     mask=None,
     reverse: bool = False,
+    jit_compile: bool | str = "auto",
 ):
     """Run a long short-term memory over a sequence: `h_t, c_t = LSTM(x_t, h_{t-1}, c_{t-1})`.
 
@@ -43,6 +44,8 @@ def lstm_scan(
         form: which LSTM it is.
         mask: boolean (B, T) or None; a masked step leaves states and output as they were.
         reverse: go from the last moment to the first; each output stays beside its input.
+        jit_compile: whether XLA compiles it, once for each new shape, where it may be used:
+            `"auto"`, where that pays (see `ops.compilation.compiles`), `True` or `False`.
 
     Returns:
         `(outputs, states)`: h of all moments, (B, T, units), and the list of the last states.
@@ -80,9 +83,9 @@ def lstm_scan(
         ),
         mask=None if mask is None else masks.of_steps(mask),
     )
-    forward = functools.partial(_forward, form, reverse)
-    backward = functools.partial(_backward, form, reverse)
-    hidden, *last = with_gradient(forward, backward)(given)
+    jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
+    run = with_gradient(_forward, _backward, (form, reverse), jit_compile)
+    hidden, *last = run(given)
     return tf.transpose(hidden, [1, 0, 2]), last
 
 

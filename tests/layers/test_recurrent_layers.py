@@ -372,3 +372,33 @@ def test_symbolic_initial_state_of_a_wrong_shape_is_refused():
         LSTM(6)(keras.Input((None, 4)), initial_state=states)
     states[1] = keras.Input((6,))
     assert LSTM(6)(keras.Input((None, 4)), initial_state=states).shape == (None, 6)
+
+
+@all_layers
+def test_only_what_the_scans_compute_is_left_to_them(layer_class):
+    assert layer_class(6).has_own_gradient(training=True)
+    assert layer_class(6, dropout=0.1).has_own_gradient(training=True)
+    assert layer_class(6, recurrent_dropout=0.1).has_own_gradient(training=False)
+    refused = [
+        {"activation": "relu"},
+        {"recurrent_activation": "hard_sigmoid"},
+        {"unroll": True},
+        {"recurrent_dropout": 0.1},
+        {"dropout": 0.1, "implementation": 1, "use_cudnn": False},
+    ]
+    for options in refused:
+        assert not layer_class(6, **options).has_own_gradient(training=True), options
+
+
+@all_layers
+@pytest.mark.parametrize("training", [False, True])
+def test_both_paths_give_the_same(layer_class, training):
+    layer = _built(layer_class, dropout=0.3, seed=1)
+    same = _twin(layer)
+    same.has_own_gradient = lambda training: False
+    for got, expected in zip(
+        layer(INPUTS, mask=MASK, training=training),
+        same(INPUTS, mask=MASK, training=training),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, expected, atol=1e-6)
