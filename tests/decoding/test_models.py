@@ -95,6 +95,24 @@ def test_states_and_caches_give_what_full_recomputation_gives(model, search):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
+def test_a_hypothesis_is_worth_what_the_model_says_of_its_tokens(model, search):
+    found = search_with_state(model, search)
+    width = found.tokens.shape[1]
+    inputs = {name: np.repeat(value, width, axis=0) for name, value in sources().items()}
+    tokens = tf.reshape(found.tokens, [-1, LENGTH])  # (N, L)
+    target = tf.pad(tokens[:, :-1], [[0, 0], [1, 0]], constant_values=START)
+    log_probabilities = tf.nn.log_softmax(model({**inputs, "target": target}))
+    chosen = tf.gather(log_probabilities, tokens, batch_dims=2)  # (N, L)
+    real = tf.sequence_mask(tf.reshape(found.lengths, [-1]), LENGTH)
+    expected = tf.reduce_sum(tf.where(real, chosen, 0.0), axis=1)
+    used = tf.reshape(found.lengths, [-1]) > 0
+    assert tf.reduce_mean(tf.cast(used, tf.float32)) > 0.9
+    np.testing.assert_allclose(
+        tf.reshape(found.log_probabilities, [-1])[used], expected[used], atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("search", SEARCHES)
 def test_an_empty_batch_has_no_answers(model, search):
     inputs = {name: value[:0] for name, value in sources().items()}
     state = model.initial_state(model.encode(inputs))
