@@ -98,7 +98,7 @@ def test_states_and_caches_give_what_full_recomputation_gives(model, search):
 def test_a_hypothesis_is_worth_what_the_model_says_of_its_tokens(model, search):
     found = search_with_state(model, search)
     width = found.tokens.shape[1]
-    inputs = {name: np.repeat(value, width, axis=0) for name, value in sources().items()}
+    inputs = {name: tf.repeat(value, width, axis=0) for name, value in sources().items()}
     tokens = tf.reshape(found.tokens, [-1, LENGTH])  # (N, L)
     target = tf.pad(tokens[:, :-1], [[0, 0], [1, 0]], constant_values=START)
     log_probabilities = tf.nn.log_softmax(model({**inputs, "target": target}))
