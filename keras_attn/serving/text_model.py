@@ -69,8 +69,11 @@ class TextModel:
 
         # The default value becomes that of the exported signature.
         def translate_bounded(text, max_length=tf.constant(max_length, tf.int32)):  # noqa: B008
-            return self._translate(text, max_length)
+            return self._translate_bounded(text, max_length)
 
+        # One function that all others call: a SavedModel holds the graph of the search once.
+        limits = tf.TensorSpec([None], tf.int32, name="limits")
+        self._search = tf.function(self._search_ids, input_signature=[ids, lengths, limits])
         limit = tf.TensorSpec(None, tf.int32, name="max_length")
         self.translate_bounded = tf.function(translate_bounded, input_signature=[text, limit])
 
@@ -147,24 +150,23 @@ class TextModel:
             )
         return examples
 
-    def _translate(self, text: tf.Tensor, max_length=None) -> dict[str, tf.Tensor]:
-        ids, lengths = self._source_ids(text)
-        limits = self.max_length if max_length is None else self._limits(max_length, text)
-        hypotheses = self._search(ids, lengths, self.n_best, limits)
+    def _translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self._translate_bounded(text, self.max_length)
+
+    def _translate_bounded(self, text: tf.Tensor, max_length: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Each answer has its own limit, at most the model's: (B,)
+        limits = tf.minimum(tf.broadcast_to(max_length, tf.shape(text)), self.max_length)
+        hypotheses = self._search(*self._source_ids(text), limits)
         texts = self._spell(hypotheses)  # (B, n)
         best = {"text": texts[:, 0], "score": hypotheses.scores[:, 0]}
         if self.beam_width == 1:
             return best
         return {**best, "texts": texts, "scores": hypotheses.scores}
 
-    def _limits(self, max_length: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
-        """How long each answer may be, at most as long as the model allows: (B,)."""
-        return tf.minimum(tf.broadcast_to(max_length, tf.shape(text)), self.max_length)
-
     def _align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The tokens of both sides, the end token included, and the alignment (B, T, S)."""
         ids, lengths = self._source_ids(text)
-        hypotheses = self._search(ids, lengths)
+        hypotheses = self._search(ids, lengths, self._longest(lengths))
         target_lengths = hypotheses.lengths[:, 0]  # (B,)
         longest = tf.reduce_max(tf.concat([target_lengths, [0]], axis=0))
         real = tf.sequence_mask(target_lengths, longest)  # (B, T)
@@ -184,7 +186,8 @@ class TextModel:
         message = "lengths must lie between 0 and the number of columns of ids"
         with tf.control_dependencies([tf.debugging.Assert(fits, [message, lengths])]):
             kept = tf.minimum(lengths, self.max_source_length)
-        hypotheses = self._search(*_ended(ids[:, : self.max_source_length], kept))
+        ended = _ended(ids[:, : self.max_source_length], kept)
+        hypotheses = self._search(*ended, self._longest(lengths))
         found, found_lengths = hypotheses.tokens[:, 0], hypotheses.lengths[:, 0]
         real = tf.sequence_mask(found_lengths, tf.shape(found)[1]) & (found != END)  # (B, L)
         found_lengths = tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
@@ -207,7 +210,11 @@ class TextModel:
         pieces = tf.pad(pieces, [[0, 0], [0, width - tf.shape(pieces)[1]]], constant_values="")
         return tf.where(tf.range(width) == lengths[:, None] - 1, "</s>", pieces)
 
-    def _search(self, ids: tf.Tensor, lengths: tf.Tensor, n_best: int = 1, max_length=None):
+    def _longest(self, lengths: tf.Tensor) -> tf.Tensor:
+        """The model's own limit for each answer: (B,)."""
+        return tf.fill(tf.shape(lengths), self.max_length)
+
+    def _search_ids(self, ids: tf.Tensor, lengths: tf.Tensor, limits: tf.Tensor):
         memory = self.model.encode({"source": ids, "source_lengths": lengths})
         call = {
             "step": self.model.step,
@@ -215,7 +222,7 @@ class TextModel:
             "batch_size": tf.shape(ids)[0],
             "start_id": START,
             "end_id": END,
-            "max_length": self.max_length if max_length is None else max_length,
+            "max_length": limits,
         }
         if self.beam_width == 1:
             return greedy_search(**call)
@@ -223,7 +230,7 @@ class TextModel:
             **call,
             beam_width=self.beam_width,
             length_penalty=self.length_penalty,
-            n_best=n_best,
+            n_best=self.n_best,
         )
 
     def _spell(self, hypotheses) -> tf.Tensor:
@@ -231,7 +238,7 @@ class TextModel:
         tokens, lengths = hypotheses.tokens, hypotheses.lengths
         rows = tf.reshape(tokens, [-1, tf.shape(tokens)[2]])  # (B n, L)
         texts = self.target_tokenizer.detokenize(rows, tf.reshape(lengths, [-1]))
-        return tf.reshape(texts, tf.shape(lengths))
+        return tf.reshape(texts, [tf.shape(lengths)[0], lengths.shape[1]])
 
 
 def _check_search(beam_width: int, length_penalty: float, n_best: int) -> None:
