@@ -5,6 +5,7 @@ TensorFlow is imported by the commands that need it, quietly, so that `--help` i
 
 import json
 import logging
+import math
 import signal
 import sys
 import urllib.request
@@ -41,6 +42,28 @@ _run_option = click.option(
     "--run", "run_path", type=click.Path(path_type=Path), required=True, help="The run directory."
 )
 _recipe_option = click.option("--recipe", help="Insist that the run is of this recipe.")
+
+
+def _search_options(command):
+    """The options of the search by which a model answers."""
+    for option in (
+        click.option(
+            "--length-penalty",
+            type=float,
+            default=0.0,
+            show_default=True,
+            help="Of the beam; above 0 it favours longer answers.",
+        ),
+        click.option(
+            "--beam-width",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Hypotheses kept at every step; 1 is greedy search.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @main.command()
@@ -109,18 +132,20 @@ def train(
 @main.command()
 @_run_option
 @_recipe_option
-def evaluate(run_path: Path, recipe: str | None):
+@_search_options
+def evaluate(run_path: Path, recipe: str | None, **search):
     """Print the recipe's metrics on data that training never saw."""
-    recipe, text_model = _loaded(run_path, recipe)
+    recipe, text_model = _loaded(run_path, recipe, **search)
     _print_metrics(recipe.evaluate(text_model))
 
 
 @main.command()
 @_run_option
 @_recipe_option
-def predict(run_path: Path, recipe: str | None):
+@_search_options
+def predict(run_path: Path, recipe: str | None, **search):
     """Answer every line of standard input with a line."""
-    _, text_model = _loaded(run_path, recipe)
+    _, text_model = _loaded(run_path, recipe, **search)
     for answer in text_model.answer(line.rstrip("\r\n") for line in sys.stdin):
         click.echo(answer)
 
@@ -134,9 +159,10 @@ def predict(run_path: Path, recipe: str | None):
     required=True,
     help="The model's base path; the next version is written below it.",
 )
-def export(run_path: Path, recipe: str | None, directory: Path):
+@_search_options
+def export(run_path: Path, recipe: str | None, directory: Path, **search):
     """Write the trained model as the next version of a SavedModel."""
-    _, text_model = _loaded(run_path, recipe)
+    _, text_model = _loaded(run_path, recipe, **search)
     _export(text_model, directory)
 
 
@@ -251,15 +277,27 @@ def _trained(
     return load(run)
 
 
-def _loaded(run_path: Path, recipe_name: str | None):
+def _loaded(
+    run_path: Path,
+    recipe_name: str | None,
+    beam_width: int = 1,
+    length_penalty: float = 0.0,
+):
+    """The recipe of a run, and its trained model with the search that was asked for."""
+    if beam_width == 1 and length_penalty:
+        raise UserError("--length-penalty needs a beam: give --beam-width 2 or more too.")
+    if not math.isfinite(length_penalty):
+        raise UserError(f"--length-penalty must be a number. Received: {length_penalty}.")
     if not run_path.is_dir():
         raise UserError(f"There is no run directory {run_path}; train first.")
     _import_tensorflow()
     from keras_attn.recipes.run import load
     from keras_attn.training import RunDirectory
 
-    run = RunDirectory(run_path)
-    return load(run, recipe_name)
+    recipe, text_model = load(RunDirectory(run_path), recipe_name)
+    if beam_width > 1:
+        text_model = text_model.with_beam(beam_width, length_penalty)
+    return recipe, text_model
 
 
 def _import_tensorflow():

@@ -68,6 +68,29 @@ def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path, number):
     again.communicate()
 
 
+def test_predict_and_export_with_a_beam(dates_run, tmp_path):
+    search = ("--beam-width", 3, "--length-penalty", 0.6)
+    predicted = _run("predict", "--run", dates_run.path, *search, input="3. März 1998")
+    assert predicted.exit_code == 0, predicted.stderr
+    assert len(predicted.stdout.splitlines()) == 1
+    exported = _run("export", "--run", dates_run.path, "--directory", tmp_path, *search)
+    assert exported.exit_code == 0, exported.stderr
+    import tensorflow as tf
+
+    answer = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = answer(text=tf.constant(["3. März 1998"]))
+    assert found["texts"].shape == found["scores"].shape == (1, 3)
+    assert found["text"].numpy()[0].decode() == predicted.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "search", [("--length-penalty", 0.6), ("--beam-width", 2, "--length-penalty", "nan")]
+)
+def test_a_length_penalty_that_cannot_be_honoured_is_refused(search, tmp_path):
+    result = _run("predict", "--run", tmp_path, *search)
+    _assert_one_sentence(result, "--length-penalty")
+
+
 def test_evaluate_predict_export_and_plot_a_run(dates_run, tmp_path):
     evaluated = _run("evaluate", "--run", dates_run.path)
     assert evaluated.exit_code == 0

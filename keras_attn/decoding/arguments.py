@@ -21,6 +21,26 @@ def integer_at_least(value, minimum: int, name: str):
     return int(static)
 
 
+def length_limits(max_length):
+    """The most tokens of any example, and those of each: a scalar for all, or (B,).
+
+    Both are ints where they are known at tracing and the same for all.
+    """
+    rank = tf.convert_to_tensor(max_length).shape.rank
+    if rank == 0:
+        longest = integer_at_least(max_length, 1, "max_length")
+        return longest, longest
+    if rank != 1:
+        raise ValueError(
+            "max_length must be one integer, or one for each example, of shape (B,). "
+            f"Received: max_length.shape.rank={rank}"
+        )
+    limits = tf.cast(tf.convert_to_tensor(max_length), tf.int32)
+    checked = tf.debugging.assert_greater_equal(limits, 1, "max_length must be at least 1.")
+    with tf.control_dependencies([checked] if checked is not None else []):
+        return tf.reduce_max(tf.concat([limits, [1]], axis=0)), tf.identity(limits)
+
+
 def batch_size_of(value):
     """The batch size: an int where it is known at tracing, else an int32 scalar tensor."""
     value = integer_at_least(value, 0, "batch_size")

@@ -27,6 +27,7 @@ class _Beams(NamedTuple):
     settled: tf.Tensor  # (B,) bool: no later step can change the example's answer
     broken: tf.Tensor  # (B,) bool: a logit was not a number
     running: tf.Tensor  # (B, W) log-probabilities, best first; -inf where a beam is empty
+    cut: tf.Tensor  # (B, W) what ran when the example's `max_length` was reached; -inf before
     finished: Ending  # of (B, K), best first
     last: tf.Tensor  # (N,) the tokens chosen last
     tokens: tf.TensorArray  # L times (B, W)
@@ -109,8 +110,8 @@ def beam_search(
         batch_size: B, an int or an integer scalar tensor.
         start_id: the token fed at the first step, one for all or of shape (B,).
         end_id: the token that ends a hypothesis.
-        max_length: L, the most tokens a hypothesis may have, the end token counted; an int or an
-            integer scalar tensor.
+        max_length: the most tokens a hypothesis may have, the end token counted; an int or an
+            integer scalar tensor, or integers (B,), one for each example. L is the largest.
         beam_width: W.
         length_penalty: alpha; 0 for none.
         coverage_penalty: beta, at least 0; 0 for none. It needs a step that returns attention.
@@ -137,7 +138,7 @@ def beam_search(
     section 7.
     """
     batch_size = arguments.batch_size_of(batch_size)
-    max_length = arguments.integer_at_least(max_length, 1, "max_length")
+    longest, limits = arguments.length_limits(max_length)
     width = arguments.static_integer_at_least(beam_width, 1, "beam_width")
     kept = width if n_best is None else arguments.static_integer_at_least(n_best, 1, "n_best")
     if kept > width:
@@ -158,7 +159,7 @@ def beam_search(
         prefix,
         forbidden_tokens,
         no_repeat_ngram_size,
-        max_length=max_length,
+        max_length=longest,
         batch_size=batch_size,
         beam_width=width,
         vocabulary_size=vocabulary_size,
@@ -195,8 +196,9 @@ def beam_search(
         finished = beams.finished.join(candidates).best(kept)
 
         running, parents, tokens = _continue(running, logits, norm, end_id)
-        settled = (running[:, 0] == _NEVER) | (
-            finished.scores[:, -1] >= _attainable(running[:, 0], length, max_length, alpha)
+        attainable = _attainable(running[:, 0], length, limits, alpha)
+        settled = (
+            (running[:, 0] == _NEVER) | (finished.scores[:, -1] >= attainable) | (length >= limits)
         )
         parent_rows = tf.range(batch_size)[:, None] * width + parents
         parent_rows = tf.reshape(parent_rows, [rows])
@@ -207,12 +209,13 @@ def beam_search(
             settled=settled,
             broken=broken,
             running=tf.where(settled[:, None], _NEVER, running),
+            cut=tf.where(tf.reshape(length == limits, [-1, 1]), running, beams.cut),
             finished=finished,
             last=last,
             tokens=beams.tokens.write(beams.position, tokens),
             parents=beams.parents.write(beams.position, parents),
             attention=[kept.write(beams.position, output.attention) for kept in beams.attention],
-            coverage=[tf.gather(total, parent_rows) for total in coverage],
+            coverage=_coverage_after(beams, coverage, parent_rows),
             history=constraints.extend_history(history, beams.position, last),
             state=nest.reorder(state, parent_rows),
         )
@@ -221,7 +224,7 @@ def beam_search(
         beams = _Beams(*variables)
         # The first step is always made: a buffer in which nothing was written has no shape.
         started = beams.position > 0
-        return ~started | ((beams.position < max_length) & ~tf.reduce_all(beams.settled))
+        return ~started | ~tf.reduce_all(beams.settled)
 
     one_each = tf.broadcast_to(tf.one_hot(0, width, 0.0, _NEVER), [batch_size, width])
     begin = _Beams(
@@ -229,19 +232,20 @@ def beam_search(
         settled=tf.zeros([batch_size], tf.bool),
         broken=tf.zeros([batch_size], tf.bool),
         running=one_each,
+        cut=tf.fill([batch_size, width], _NEVER),
         finished=Ending.none(batch_size, kept),
         last=start,
-        tokens=buffer(tf.zeros([batch_size, width], tf.int32), max_length),
-        parents=buffer(tf.zeros([batch_size, width], tf.int32), max_length),
-        attention=[] if first.attention is None else [buffer(first.attention, max_length)],
+        tokens=buffer(tf.zeros([batch_size, width], tf.int32), longest),
+        parents=buffer(tf.zeros([batch_size, width], tf.int32), longest),
+        attention=[] if first.attention is None else [buffer(first.attention, longest)],
         coverage=cover.begin(first.attention, rows),
-        history=constraints.begin_history(max_length, rows),
+        history=constraints.begin_history(longest, rows),
         state=state,
     )
     if ahead:
         begin = extend(*begin)
     beams = _Beams(*tf.while_loop(unsettled, extend, begin))
-    ending, written = _endings(beams, alpha, cover, kept)
+    ending, written = _endings(beams, limits, alpha, cover, kept)
     return _hypotheses(beams, ending, written, end_id)
 
 
@@ -287,6 +291,15 @@ def _cover(beta, source_mask, attention, width) -> _Coverage:
     return _Coverage(beta, tf.repeat(mask, width, axis=0))
 
 
+def _coverage_after(beams: _Beams, sums: list, parent_rows) -> list:
+    """The attention summed over the steps; that of a settled example stays as it was."""
+    settled = tf.repeat(beams.settled, beams.running.shape[1])[:, None]  # (N, 1)
+    return [
+        tf.where(settled, before, tf.gather(total, parent_rows))
+        for before, total in zip(beams.coverage, sums, strict=True)
+    ]
+
+
 def _continue(running, logits, norm, end_id):
     """The W best extensions that do not end.
 
@@ -330,19 +343,19 @@ def _attainable(running, length, max_length, alpha):
     return tf.maximum(shortest, normalized(running, max_length, alpha))
 
 
-def _endings(beams: _Beams, alpha, cover: _Coverage, kept):
-    """The finished hypotheses of an example, or if it has none those cut at the last position.
+def _endings(beams: _Beams, limits, alpha, cover: _Coverage, kept):
+    """The finished hypotheses of an example, or if it has none those cut at `max_length`.
 
     Returns:
         The endings (B, K) and how many tokens of each stand in the buffers (B, K).
     """
-    shape = tf.shape(beams.running)
-    scores = normalized(beams.running, beams.position, alpha)
-    scores += cover.penalty(beams.coverage, shape)
+    shape = tf.shape(beams.cut)
+    lengths = tf.broadcast_to(tf.reshape(limits, [-1, 1]), shape)
+    scores = normalized(beams.cut, lengths, alpha) + cover.penalty(beams.coverage, shape)
     cut = Ending(
-        scores=tf.where(beams.running > _NEVER, scores, _NEVER),
-        log_probabilities=beams.running,
-        lengths=tf.fill(shape, beams.position),
+        scores=tf.where(beams.cut > _NEVER, scores, _NEVER),
+        log_probabilities=beams.cut,
+        lengths=lengths,
         beams=tf.broadcast_to(tf.range(shape[1]), shape),
     ).best(kept)
     finished = beams.finished.scores[:, 0] > _NEVER  # (B,)

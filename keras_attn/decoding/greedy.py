@@ -55,8 +55,8 @@ def greedy_search(
         batch_size: B, an int or an integer scalar tensor.
         start_id: the token fed at the first step, one for all or of shape (B,).
         end_id: the token that ends a hypothesis.
-        max_length: L, the most tokens a hypothesis may have, the end token counted; an int or an
-            integer scalar tensor.
+        max_length: the most tokens a hypothesis may have, the end token counted; an int or an
+            integer scalar tensor, or integers (B,), one for each example. L is the largest.
         min_length, prefix, forbidden_tokens, no_repeat_ngram_size: as in `beam_search`.
 
     Returns:

@@ -46,7 +46,7 @@ def follow(
     The loop stops when every example has ended or has `max_length` tokens.
     """
     batch_size = arguments.batch_size_of(batch_size)
-    max_length = arguments.integer_at_least(max_length, 1, "max_length")
+    longest, limits = arguments.length_limits(max_length)
     nest = StateNest(state, batch_size)
     start = arguments.start_tokens(start_id, batch_size)
     first, step = peek(step, start, nest.pack(nest.leaves))
@@ -58,7 +58,7 @@ def follow(
         prefix,
         forbidden_tokens,
         no_repeat_ngram_size,
-        max_length=max_length,
+        max_length=longest,
         batch_size=batch_size,
         beam_width=1,
         vocabulary_size=vocabulary_size,
@@ -75,9 +75,10 @@ def follow(
         chosen = tf.gather(logits, token[:, None], batch_dims=1)  # (B, 1)
         chosen = norm.log_probability(chosen)[:, 0]
         log_probability = path.log_probability + tf.where(path.running, chosen, 0.0)
+        runs_on = tf.math.is_finite(log_probability) & (token != end_id)
         return _Path(
             position=path.position + 1,
-            running=path.running & tf.math.is_finite(log_probability) & (token != end_id),
+            running=path.running & runs_on & (path.position + 1 < limits),
             log_probability=log_probability,
             length=path.length + tf.cast(path.running, tf.int32),
             last=token,
@@ -91,7 +92,7 @@ def follow(
         path = _Path(*variables)
         # The first step is always made: a buffer in which nothing was written has no shape.
         started = path.position > 0
-        return ~started | ((path.position < max_length) & tf.reduce_any(path.running))
+        return ~started | tf.reduce_any(path.running)
 
     begin = _Path(
         position=tf.constant(0),
@@ -99,9 +100,9 @@ def follow(
         log_probability=tf.zeros([batch_size]),
         length=tf.zeros([batch_size], tf.int32),
         last=start,
-        tokens=buffer(start, max_length),
-        history=constraints.begin_history(max_length, batch_size),
-        attention=[] if first.attention is None else [buffer(first.attention, max_length)],
+        tokens=buffer(start, longest),
+        history=constraints.begin_history(longest, batch_size),
+        attention=[] if first.attention is None else [buffer(first.attention, longest)],
         state=nest.leaves,
     )
     return _hypotheses(_Path(*tf.while_loop(unfinished, extend, begin)), end_id)

@@ -45,7 +45,8 @@ class Maxout(keras.layers.Layer):
 
     def call(self, inputs):
         grouped = ops.reshape(inputs, (*ops.shape(inputs)[:-1], -1, self.pieces))
-        return ops.max(grouped, axis=-1)
+        # Keras refuses the maximum of an empty batch unless it is told where to begin.
+        return ops.max(grouped, axis=-1, initial=float("-inf"))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], input_shape[-1] // self.pieces)

@@ -3,11 +3,14 @@
 TensorFlow Serving's two forms: `instances`, a list with one element for each row, and `inputs`,
 whole tensors. Shapes follow the nesting of the lists; the shape in the signature is not enforced,
 so that only an operation that cannot work complains.
+
+An input for which the signature has a default value may be left out. TensorFlow Serving grants this
+to gRPC requests; its JSON requests must hold every input.
 """
 
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -33,7 +36,10 @@ _JSON_NAMES = {
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """What a predict request asks for: arrays by input name, and the form of the reply."""
+    """What a predict request asks for: arrays by input name, and the form of the reply.
+
+    Inputs that the request leaves out are not there.
+    """
 
     arrays: dict[str, np.ndarray]
     by_rows: bool
@@ -53,12 +59,15 @@ def signature_name(request: object) -> str:
     return name or "serving_default"
 
 
-def read_predict_request(request: dict, inputs: Mapping[str, str]) -> PredictRequest:
+def read_predict_request(
+    request: dict, inputs: Mapping[str, str], optional: Collection[str] = ()
+) -> PredictRequest:
     """Arrays from a parsed request body.
 
     Args:
         request: The request body, an object with either `instances` or `inputs`.
         inputs: The data type (`"float32"`, `"string"`, ...) of every input of the signature.
+        optional: The inputs that may be left out, in row form by all rows alike.
 
     Returns:
         A `PredictRequest`; string arrays hold `bytes` objects.
@@ -72,21 +81,23 @@ def read_predict_request(request: dict, inputs: Mapping[str, str]) -> PredictReq
     if "instances" in request and "inputs" in request:
         raise bad_request("A request holds either 'instances' or 'inputs', not both.")
     if "instances" in request:
-        return PredictRequest(_read_rows(request["instances"], inputs), by_rows=True)
+        return PredictRequest(_read_rows(request["instances"], inputs, optional), by_rows=True)
     if "inputs" in request:
-        return PredictRequest(_read_columns(request["inputs"], inputs), by_rows=False)
+        return PredictRequest(_read_columns(request["inputs"], inputs, optional), by_rows=False)
     raise bad_request("A request must hold 'instances' (rows) or 'inputs' (whole tensors).")
 
 
-def _read_rows(rows: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
+def _read_rows(
+    rows: object, inputs: Mapping[str, str], optional: Collection[str]
+) -> dict[str, np.ndarray]:
     if not isinstance(rows, list):
         raise bad_request(f"'instances' must be a list. Received: {_kind(rows)}.")
     if not rows:
         raise bad_request("'instances' must hold at least one row. Received: an empty list.")
     try:
         if _is_named(rows[0]):
-            return _read_named_rows(rows, inputs)
-        return _read_plain_rows(rows, inputs)
+            return _read_named_rows(rows, _given(rows[0], inputs, optional))
+        return _read_plain_rows(rows, _unnamed(inputs, optional))
     except RequestError as error:
         # Row form reports every fault of an element as an invalid argument.
         raise bad_request(error.message) from None
@@ -124,8 +135,23 @@ def _read_named_rows(rows: list, inputs: Mapping[str, str]) -> dict[str, np.ndar
     }
 
 
-def _read_columns(value: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
-    if not _is_named(value):
+def _given(named: dict, inputs: Mapping[str, str], optional: Collection[str]) -> dict[str, str]:
+    """The inputs without the optional ones that a request leaves out."""
+    return {name: dtype for name, dtype in inputs.items() if name in named or name not in optional}
+
+
+def _unnamed(inputs: Mapping[str, str], optional: Collection[str]) -> Mapping[str, str]:
+    """The inputs that a value without a name may mean: without the optional ones, if any remain."""
+    return _given({}, inputs, optional) or inputs
+
+
+def _read_columns(
+    value: object, inputs: Mapping[str, str], optional: Collection[str]
+) -> dict[str, np.ndarray]:
+    if _is_named(value):
+        inputs = _given(value, inputs, optional)
+    else:
+        inputs = _unnamed(inputs, optional)
         if len(inputs) > 1:
             raise bad_request(
                 f"The signature has several inputs ({_names(inputs)}), so 'inputs' must be an "

@@ -115,7 +115,7 @@ class RestApp:
         name = signature_name(request)
         servable = self._manager.servable(route.name, route.version, route.label)
         signature = servable.signature(name)
-        predict = read_predict_request(request, signature.inputs)
+        predict = read_predict_request(request, signature.inputs, signature.defaults.keys())
         outputs = servable.run(signature, predict.arrays, cancellation)
         return write_predict_reply(outputs, predict.by_rows)
 

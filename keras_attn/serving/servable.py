@@ -15,9 +15,16 @@ MODEL_FILE = "saved_model.pb"
 
 @dataclass(frozen=True)
 class Signature:
-    """The data type of every input (`"float32"`, `"string"`, ...), and the function to call."""
+    """How a signature is called.
+
+    Attributes:
+        inputs: the data type of every input (`"float32"`, `"string"`, ...).
+        defaults: the values of the inputs that a request may leave out.
+        function: takes every input by name.
+    """
 
     inputs: Mapping[str, str]
+    defaults: Mapping[str, np.ndarray]
     function: object
 
 
@@ -73,6 +80,8 @@ class Servable:
     ) -> dict[str, np.ndarray]:
         """The outputs of one call; string tensors are arrays of `bytes` objects.
 
+        Inputs that are not in `arrays` get their default value.
+
         Raises:
             RequestError: if an operation fails, with the HTTP status of its error class.
         """
@@ -81,7 +90,7 @@ class Servable:
         try:
             inputs = {
                 name: tf.constant(array, dtype=signature.inputs[name])
-                for name, array in arrays.items()
+                for name, array in {**signature.defaults, **arrays}.items()
             }
             outputs = cancellation.bind(signature.function)(**inputs)
             return {name: _to_numpy(tensor) for name, tensor in outputs.items()}
@@ -137,7 +146,8 @@ def _signature(definition, function) -> Signature:
         name: tf.dtypes.as_dtype(info.dtype).name
         for name, info in sorted(definition.inputs.items())
     }
-    return Signature(inputs, function)
+    defaults = {name: tf.make_ndarray(value) for name, value in definition.defaults.items()}
+    return Signature(inputs, defaults, function)
 
 
 def _to_numpy(tensor) -> np.ndarray:

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.decoding import greedy_search
+from keras_attn.decoding import arguments, beam_search, greedy_search
 from keras_attn.text import END, PADDING, START
 
 
 class TextModel:
-    """Joins a sequence model, two tokenizers and greedy search into functions of strings.
+    """Joins a sequence model, two tokenizers and a search into functions of strings.
+
+    With a beam, `text` and `score` are those of the best hypothesis, and `texts` and `scores`
+    (B, n) those of the `n_best` ones, best first; a slot without a hypothesis has an empty text and
+    score -inf. The score of greedy search is the log-probability of the answer, that of a beam
+    `keras_attn.decoding.length_penalty` of it.
 
     Args:
         model: any model with the protocol `encode(inputs) -> memory`, `initial_state(memory) ->
@@ -20,6 +25,13 @@ class TextModel:
         source_tokenizer, target_tokenizer: such as `keras_attn.text.CharacterTokenizer`.
         max_source_length: longer sources are cut after so many tokens.
         max_length: answers are cut after so many tokens, the end token included.
+        beam_width: hypotheses kept at every step; 1 is greedy search.
+        length_penalty: alpha of the beam's scores.
+        n_best: how many answers a beam returns; by default `beam_width`.
+
+    Raises:
+        ValueError: if the width is below 1, `n_best` not between 1 and the width, the length
+            penalty no finite number, or given without a beam.
 
     Example:
         >>> text_model = TextModel(model, tokenizer, tokenizer, 64, 16)
@@ -28,19 +40,57 @@ class TextModel:
     """
 
     def __init__(
-        self, model, source_tokenizer, target_tokenizer, max_source_length: int, max_length: int
+        self,
+        model,
+        source_tokenizer,
+        target_tokenizer,
+        max_source_length: int,
+        max_length: int,
+        beam_width: int = 1,
+        length_penalty: float = 0.0,
+        n_best: int | None = None,
     ):
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
         self.max_length = max_length
+        self.beam_width = arguments.static_integer_at_least(beam_width, 1, "beam_width")
+        self.length_penalty = arguments.number(length_penalty, "length_penalty")
+        n_best = self.beam_width if n_best is None else n_best
+        self.n_best = arguments.static_integer_at_least(n_best, 1, "n_best")
+        _check_search(self.beam_width, self.length_penalty, self.n_best)
         text = tf.TensorSpec([None], tf.string, name="text")
         ids = tf.TensorSpec([None, None], tf.int32, name="ids")
         lengths = tf.TensorSpec([None], tf.int32, name="lengths")
         self.translate = tf.function(self._translate, input_signature=[text])
         self.align = tf.function(self._align, input_signature=[text])
         self.translate_tokens = tf.function(self._translate_tokens, input_signature=[ids, lengths])
+
+        # The default value becomes that of the exported signature.
+        def translate_bounded(text, max_length=tf.constant(max_length, tf.int32)):  # noqa: B008
+            return self._translate_bounded(text, max_length)
+
+        # One function that all others call: a SavedModel holds the graph of the search once.
+        limits = tf.TensorSpec([None], tf.int32, name="limits")
+        self._search = tf.function(self._search_ids, input_signature=[ids, lengths, limits])
+        limit = tf.TensorSpec(None, tf.int32, name="max_length")
+        self.translate_bounded = tf.function(translate_bounded, input_signature=[text, limit])
+
+    def with_beam(
+        self, beam_width: int, length_penalty: float = 0.0, n_best: int | None = None
+    ) -> "TextModel":
+        """The same model with another search."""
+        return TextModel(
+            self.model,
+            self.source_tokenizer,
+            self.target_tokenizer,
+            self.max_source_length,
+            self.max_length,
+            beam_width,
+            length_penalty,
+            n_best,
+        )
 
     @property
     def resources(self) -> list:
@@ -50,9 +100,16 @@ class TextModel:
         return variables + [each for each in tokenizers if isinstance(each, tf.Module)]
 
     def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-        """What an exported model answers: `serving_default`, `attention` and `tokens`."""
+        """What an exported model answers: `serving_default`, `bounded`, `attention`, `tokens`.
+
+        `bounded` is `serving_default` with a second input `max_length`, a scalar or (B,), that cuts
+        the answers earlier than the model would. It has a default value, but is a signature of its
+        own: TensorFlow Serving fills defaults in for gRPC only, its REST interface and the loaded
+        functions of TensorFlow insist on every input, and would refuse a bare text.
+        """
         return {
             "serving_default": self.translate,
+            "bounded": self.translate_bounded,
             "attention": self.align,
             "tokens": self.translate_tokens,
         }
@@ -63,6 +120,7 @@ class TextModel:
         tokens = {"ids": np.full([1, 2], END, np.int32), "lengths": np.array([1], np.int32)}
         return [
             ("serving_default", {"text": text}),
+            ("bounded", {"text": text, "max_length": np.int32(self.max_length)}),
             ("attention", {"text": text}),
             ("tokens", tokens),
         ]
@@ -93,16 +151,22 @@ class TextModel:
         return examples
 
     def _translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        hypotheses = self._search(*self._source_ids(text))
-        return {
-            "text": self._spell(hypotheses),
-            "score": hypotheses.scores[:, 0],
-        }
+        return self._translate_bounded(text, self.max_length)
+
+    def _translate_bounded(self, text: tf.Tensor, max_length: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Each answer has its own limit, at most the model's: (B,)
+        limits = tf.minimum(tf.broadcast_to(max_length, tf.shape(text)), self.max_length)
+        hypotheses = self._search(*self._source_ids(text), limits)
+        texts = self._spell(hypotheses)  # (B, n)
+        best = {"text": texts[:, 0], "score": hypotheses.scores[:, 0]}
+        if self.beam_width == 1:
+            return best
+        return {**best, "texts": texts, "scores": hypotheses.scores}
 
     def _align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The tokens of both sides, the end token included, and the alignment (B, T, S)."""
         ids, lengths = self._source_ids(text)
-        hypotheses = self._search(ids, lengths)
+        hypotheses = self._search(ids, lengths, self._longest(lengths))
         target_lengths = hypotheses.lengths[:, 0]  # (B,)
         longest = tf.reduce_max(tf.concat([target_lengths, [0]], axis=0))
         real = tf.sequence_mask(target_lengths, longest)  # (B, T)
@@ -122,7 +186,8 @@ class TextModel:
         message = "lengths must lie between 0 and the number of columns of ids"
         with tf.control_dependencies([tf.debugging.Assert(fits, [message, lengths])]):
             kept = tf.minimum(lengths, self.max_source_length)
-        hypotheses = self._search(*_ended(ids[:, : self.max_source_length], kept))
+        ended = _ended(ids[:, : self.max_source_length], kept)
+        hypotheses = self._search(*ended, self._longest(lengths))
         found, found_lengths = hypotheses.tokens[:, 0], hypotheses.lengths[:, 0]
         real = tf.sequence_mask(found_lengths, tf.shape(found)[1]) & (found != END)  # (B, L)
         found_lengths = tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
@@ -145,20 +210,47 @@ class TextModel:
         pieces = tf.pad(pieces, [[0, 0], [0, width - tf.shape(pieces)[1]]], constant_values="")
         return tf.where(tf.range(width) == lengths[:, None] - 1, "</s>", pieces)
 
-    def _search(self, ids: tf.Tensor, lengths: tf.Tensor):
+    def _longest(self, lengths: tf.Tensor) -> tf.Tensor:
+        """The model's own limit for each answer: (B,)."""
+        return tf.fill(tf.shape(lengths), self.max_length)
+
+    def _search_ids(self, ids: tf.Tensor, lengths: tf.Tensor, limits: tf.Tensor):
         memory = self.model.encode({"source": ids, "source_lengths": lengths})
-        state = self.model.initial_state(memory)
-        return greedy_search(
-            self.model.step,
-            state,
-            batch_size=tf.shape(ids)[0],
-            start_id=START,
-            end_id=END,
-            max_length=self.max_length,
+        call = {
+            "step": self.model.step,
+            "state": self.model.initial_state(memory),
+            "batch_size": tf.shape(ids)[0],
+            "start_id": START,
+            "end_id": END,
+            "max_length": limits,
+        }
+        if self.beam_width == 1:
+            return greedy_search(**call)
+        return beam_search(
+            **call,
+            beam_width=self.beam_width,
+            length_penalty=self.length_penalty,
+            n_best=self.n_best,
         )
 
     def _spell(self, hypotheses) -> tf.Tensor:
-        return self.target_tokenizer.detokenize(hypotheses.tokens[:, 0], hypotheses.lengths[:, 0])
+        """The texts of all hypotheses: (B, n)."""
+        tokens, lengths = hypotheses.tokens, hypotheses.lengths
+        rows = tf.reshape(tokens, [-1, tf.shape(tokens)[2]])  # (B n, L)
+        texts = self.target_tokenizer.detokenize(rows, tf.reshape(lengths, [-1]))
+        return tf.reshape(texts, [tf.shape(lengths)[0], lengths.shape[1]])
+
+
+def _check_search(beam_width: int, length_penalty: float, n_best: int) -> None:
+    if n_best > beam_width:
+        raise ValueError(
+            f"n_best must not exceed beam_width={beam_width}. Received: n_best={n_best}"
+        )
+    if beam_width == 1 and length_penalty != 0:
+        raise ValueError(
+            "A length penalty needs a beam, of a width of at least 2. "
+            f"Received: length_penalty={length_penalty}, beam_width=1"
+        )
 
 
 def _ended(ids: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -109,6 +109,34 @@ def test_max_length_may_be_a_tensor(name, compiled):
         assert found.tokens.shape[2] == max_length
 
 
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_each_example_may_have_its_own_max_length(name, traced):
+    def run(source, lengths, limits):
+        return search_of(name, limits)(source, lengths)
+
+    source, lengths = sources(4, 3)
+    limits = np.array([3, 6, 4, 5], "int32")
+    traced_run = tf.function(run, input_signature=[*UNKNOWN, tf.TensorSpec([None], tf.int32)])
+    together = (traced_run if traced else run)(tf.constant(source, tf.float32), lengths, limits)
+    assert together.tokens.shape[2] == 6
+    for example, limit in enumerate(limits):
+        alone = search_of(name, int(limit))(source, lengths)
+        for field, one, many in zip(alone._fields, alone, together, strict=True):
+            one, many = one[example].numpy(), many[example].numpy()
+            if field in ("tokens", "attention"):
+                many = many[:, :limit]
+            np.testing.assert_allclose(many, one, atol=2e-5, err_msg=field)
+
+
+@pytest.mark.parametrize("limits", [[2, 0], [[1, 2]]])
+@pytest.mark.parametrize("name", ["greedy", "beam"])
+def test_max_lengths_that_are_none_are_refused(name, limits):
+    source, lengths = sources(2, 3)
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="max_length must be"):
+        search_of(name, np.array(limits, "int32"))(source, lengths)
+
+
 @pytest.mark.parametrize("name", SEARCHES)
 def test_padded_batch_gives_what_each_example_gets_alone(name):
     if name == "sample":  # the second example draws the second number

@@ -32,3 +32,7 @@ def test_maxout_of_features_that_do_not_divide_is_refused():
 def test_maxout_without_a_piece_is_refused():
     with pytest.raises(ValueError, match="Received: pieces=0"):
         Maxout(0)
+
+
+def test_maxout_of_an_empty_batch_is_empty():
+    assert Maxout(2)(keras.ops.zeros((0, 8))).shape == (0, 4)

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from conftest import cases
 from gradient_check import check_gradients
+from reference import cases
 
 from keras_attn.layers import LSTM, LSTMCell, PeepholeLSTM, PeepholeLSTMCell
 from keras_attn.ops.recurrent import LSTM_BLOCKS, LSTMForm

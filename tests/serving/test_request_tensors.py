@@ -85,3 +85,45 @@ def test_float32_rounds_and_overflows_as_the_field_does():
     np.testing.assert_array_equal(
         array, np.array([16777216, np.inf, -np.inf, 0, np.nan], np.float32)
     )
+
+
+INPUTS = {"n": "int32", "x": "string"}
+
+
+@pytest.mark.parametrize(
+    ("request_body", "given"),
+    [
+        ({"instances": ["a", "b"]}, {"x"}),
+        ({"instances": [{"x": "a"}, {"x": "b"}]}, {"x"}),
+        ({"instances": [{"x": "a", "n": 1}, {"x": "b", "n": 2}]}, {"x", "n"}),
+        ({"inputs": ["a", "b"]}, {"x"}),
+        ({"inputs": {"x": ["a", "b"]}}, {"x"}),
+        ({"inputs": {"x": ["a", "b"], "n": 5}}, {"x", "n"}),
+    ],
+)
+def test_an_input_with_a_default_may_be_left_out(request_body, given):
+    request = read_predict_request(request_body, INPUTS, {"n"})
+
+    assert request.arrays.keys() == given
+    assert request.arrays["x"].tolist() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    "request_body",
+    [
+        {"instances": [{"n": 1}]},
+        {"instances": [{"x": "a", "n": 1}, {"x": "b"}]},
+        {"instances": [{"x": "a"}, {"x": "b", "n": 1}]},
+        {"inputs": {"n": 1}},
+    ],
+)
+def test_other_inputs_and_those_of_some_rows_may_not_be_left_out(request_body):
+    with pytest.raises(RequestError, match=r"lacks the input|names the unknown input"):
+        read_predict_request(request_body, INPUTS, {"n"})
+
+
+def test_a_plain_value_is_the_only_input_even_if_it_has_a_default():
+    request = read_predict_request({"instances": [3]}, {"n": "int32"}, {"n"})
+    assert request.arrays["n"].tolist() == [3]
+    with pytest.raises(RequestError, match="several inputs"):
+        read_predict_request({"instances": [3]}, {"n": "int32", "m": "int32"}, {"n", "m"})
