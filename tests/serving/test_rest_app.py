@@ -5,6 +5,8 @@ import gzip
 import http.client
 import itertools
 import json
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,8 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.serving import ModelConfig, rest_app, running_server
+
+KERAS_ATTN = [sys.executable, "-c", "from keras_attn.cli import main; main()"]
 
 _HALF = json.dumps({"instances": [2.0]}).encode()
 
@@ -216,15 +220,22 @@ def test_a_large_numeric_body_is_answered_in_seconds(demo):
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory, save_model, client):
-    """A model that counts to x, served with a time limit of 300 ms."""
+    """A model that counts to x, served with a time limit of 300 ms.
+
+    It has a process of its own: calls that should have been stopped and were not would hold the
+    threads of TensorFlow from every other test.
+    """
 
     def count(x):
         return {"y": tf.while_loop(lambda i: i < x, lambda i: i + 1, [tf.constant(0)])[0]}
 
     directory = tmp_path_factory.mktemp("slow")
     save_model(directory, 1, serving_default=(count, "x", [], tf.int32))
-    with running_server([ModelConfig("slow", directory)], timeout_ms=300) as url:
-        yield client(url)
+    flags = ["--model_name=slow", f"--model_base_path={directory}", "--rest_api_port=0"]
+    command = [*KERAS_ATTN, "serve", *flags, "--rest_api_timeout_in_ms=300"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        yield client(server.stdout.readline().removesuffix("/v1/models/slow\n"))
+        server.kill()
 
 
 def test_a_model_that_takes_too_long_is_answered_with_504(slow):
