@@ -283,7 +283,7 @@ def _step_gradient(
         sums with this step in them.
     """
     d_products, d_candidate, d_before = form.step_gradient(
-        d_hidden, hidden, gates, *turned.candidate_kernel
+        d_hidden, form.slopes(hidden, gates), *turned.candidate_kernel
     )
     d_x = of_projection(d_products, d_candidate)
     d_context += tf.matmul(d_x, turned.context_kernel)

@@ -6,7 +6,9 @@ of `gru_step` and `gru_step_reset_after`. Both are used alike:
 - `blocks`: how many blocks of the recurrent kernel multiply h itself, the `direct` ones;
 - `split(recurrent_kernel)`: the direct blocks, and a tuple of the kernel of r * h or of nothing;
 - `step(x, products, hidden, *candidate_kernel)`: the new h, and the gates to keep;
-- `step_gradient(dh, hidden, gates, *turned_candidate_kernel)`, that kernel transposed: gradients
+- `slopes(hidden, gates)`: the derivatives that the way back multiplies with, a tuple, for any
+  number of steps at once: computed by chunks, XLA does not compute them anew for each use;
+- `step_gradient(dh, slopes, *turned_candidate_kernel)`, that kernel transposed: gradients
   for the products of the direct blocks, for the sum inside the candidate's tanh, and for h as far
   as it does not pass the products;
 - `candidate_kernel_gradient(hidden, gates, d_candidate)`: of all steps at once.
@@ -53,13 +55,19 @@ class ResetBefore:
         return candidate + z * (hidden - candidate), tf.concat([gates, candidate], axis=-1)
 
     @staticmethod
-    def step_gradient(dh, hidden, gates, turned_candidate_kernel):
+    def slopes(hidden, gates):
         z, r, candidate = tf.split(gates, 3, axis=-1)
-        d_candidate = dh * (1 - z) * (1 - candidate * candidate)
+        of_candidate = (1 - z) * (1 - candidate * candidate)
+        by_z = (hidden - candidate) * z * (1 - z)
+        by_r = hidden * r * (1 - r)
+        return tf.concat([by_z, of_candidate], axis=-1), by_r, z, r
+
+    @staticmethod
+    def step_gradient(dh, slopes, turned_candidate_kernel):
+        of_dh, by_r, z, r = slopes
+        dz, d_candidate = tf.split(tf.concat([dh, dh], axis=-1) * of_dh, 2, axis=-1)
         d_reset = tf.matmul(d_candidate, turned_candidate_kernel)  # for r * h
-        dz = dh * (hidden - candidate) * z * (1 - z)
-        dr = d_reset * hidden * r * (1 - r)
-        return tf.concat([dz, dr], axis=-1), d_candidate, dh * z + d_reset * r
+        return tf.concat([dz, d_reset * by_r], axis=-1), d_candidate, dh * z + d_reset * r
 
     @staticmethod
     def candidate_kernel_gradient(hidden, gates, d_candidate):
@@ -87,13 +95,20 @@ class ResetAfter:
         return candidate + z * (hidden - candidate), tf.concat([gates, candidate, inner], axis=-1)
 
     @staticmethod
-    def step_gradient(dh, hidden, gates):
+    def slopes(hidden, gates):
         z, r, candidate, inner = tf.split(gates, 4, axis=-1)
-        d_candidate = dh * (1 - z) * (1 - candidate * candidate)
-        dz = dh * (hidden - candidate) * z * (1 - z)
-        d_inner = d_candidate * r
-        dr = d_inner * inner * (1 - r)
-        return tf.concat([dz, dr, d_inner], axis=-1), d_candidate, dh * z
+        of_candidate = (1 - z) * (1 - candidate * candidate)
+        of_inner = of_candidate * r
+        by_z = (hidden - candidate) * z * (1 - z)
+        by_r = of_inner * inner * (1 - r)
+        return tf.concat([by_z, by_r, of_inner, of_candidate], axis=-1), z
+
+    @staticmethod
+    def step_gradient(dh, slopes):
+        of_dh, z = slopes
+        units = dh.shape[-1]
+        d_sums = tf.concat([dh] * 4, axis=-1) * of_dh
+        return d_sums[:, : 3 * units], d_sums[:, 3 * units :], dh * z
 
     @staticmethod
     def candidate_kernel_gradient(hidden, gates, d_candidate):

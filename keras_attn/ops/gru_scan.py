@@ -126,12 +126,13 @@ def _backward(form, reverse, given, outputs, saved, output_gradients):
 
     def chunk(moments, d_hidden):
         d_states, hidden, gates, mask = moments
+        slopes = form.slopes(hidden, gates)
         collected = []
         for k in steps_of(d_states, not reverse):
             d_hidden += d_states[k]
             real = d_hidden if mask is None else mask[k] * d_hidden
             d_products, d_candidate, d_before = form.step_gradient(
-                real, hidden[k], gates[k], *turned_candidate
+                real, tuple(slope[k] for slope in slopes), *turned_candidate
             )
             d_before += tf.matmul(d_products, turned)
             d_hidden = d_before if mask is None else d_before + (d_hidden - real)
