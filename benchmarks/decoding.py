@@ -51,7 +51,7 @@ def our_search(size: Size, length: int, beam_width: int, compiled: bool):
         size.vocabulary, size.dim, size.heads, size.intermediate, size.layers, size.layers, length
     )
 
-    @tf.function(jit_compile=compiled, reduce_retracing=False)
+    @tf.function(jit_compile=compiled)
     def search(source):
         batch_size = source.shape[0]
         lengths = tf.fill([batch_size], source.shape[1])
@@ -172,7 +172,7 @@ def main():
             print(f"  {name}: {ratio['ratio']} (target: {ratio['target']})")
         for name, note in row["notes"].items():
             print(f"  {name}: {note}")
-    figures["milliseconds a token by length, greedy, batch 1"] = growth(
+    figures["milliseconds a token by length, greedy as a graph, batch 1"] = growth(
         size, arguments.source_length, lengths, arguments.rounds
     )
     print("milliseconds a token by length:", figures[next(reversed(figures))])

@@ -126,8 +126,10 @@ def _read_named_rows(rows: list, inputs: Mapping[str, str]) -> dict[str, np.ndar
             fault = f"lacks the input {quote(missing[0])}" if missing else ""
             if unknown:
                 fault = f"names the unknown input {quote(unknown[0])}"
+            alike = ", as those of row 0" if index else ""
             raise bad_request(
-                f"Row {index} of 'instances' {fault}; its keys must be exactly {_names(inputs)}."
+                f"Row {index} of 'instances' {fault}; its keys must be exactly {_names(inputs)}"
+                f"{alike}."
             )
     return {
         name: to_array([row[name] for row in rows], dtype, f"'instances' for input {quote(name)}")
