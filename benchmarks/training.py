@@ -22,9 +22,8 @@ import numpy as np
 import tensorflow as tf
 from report import write_result
 
-from keras_attn.data.pair_store import PairStore
+from keras_attn.data.pair_store import PairStore, Sequences
 from keras_attn.data.sequence_pairs import model_batch
-from keras_attn.data.token_batches import token_batches
 from keras_attn.layers import AttentionRNN
 from keras_attn.layers.recurrent_layer import RecurrentLayer
 from keras_attn.models import RNNSearch
@@ -37,8 +36,9 @@ NAIVE_SENTENCES = 64
 
 def naive_batches(store: PairStore) -> tf.data.Dataset:
     """Batches of sentences in the order of the file, padded to the longest."""
-    sources, targets = (_ragged(side) for side in store.block(0))
-    rows = tf.data.Dataset.range(sources.nrows()).batch(NAIVE_SENTENCES, drop_remainder=True)
+    blocks = zip(*map(store.block, range(store.number_of_blocks)), strict=True)
+    sources, targets = (_ragged(Sequences.concatenated(side)) for side in blocks)
+    rows = tf.data.Dataset.range(len(store)).batch(NAIVE_SENTENCES, drop_remainder=True)
     return rows.map(lambda r: model_batch(tf.gather(sources, r), tf.gather(targets, r))).repeat()
 
 
@@ -96,7 +96,7 @@ def main():
             "ours, autodiff loops": Contender(
                 without_own_gradients(RNNSearch(**ours.settings)),
                 projected_token_objective(0.1),
-                token_batches(store, 1_500, 1),
+                recipe.batches(run),
             ),
         }
         for _ in range(arguments.rounds):

@@ -1,5 +1,6 @@
 """TensorFlow without its start-up messages, for commands."""
 
+import logging
 import os
 import sys
 import tempfile
@@ -15,6 +16,8 @@ def import_tensorflow() -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    # Loading a model warns that the gradients of its gradients were not saved; nobody asks for them.
+    logging.getLogger("absl").setLevel(logging.ERROR)
     with _standard_error_unless_failed():
         import keras  # noqa: F401
         import tensorflow as tf

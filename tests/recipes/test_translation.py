@@ -13,7 +13,7 @@ from keras_attn.serving import export
 from keras_attn.training import Budget, RunDirectory
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-STEPS = 200
+STEPS = 400
 NUMBERS = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 
 
@@ -47,7 +47,7 @@ SMALL = {
     "encoder_units": 32,
     "decoder_units": 48,
     "dropout": 0.0,
-    "learning_rate": 1e-2,
+    "learning_rate": 2e-2,
     "warmup_steps": 20,
     "batch_tokens": 600,
 }
