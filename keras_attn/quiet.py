@@ -16,7 +16,7 @@ def import_tensorflow() -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    # Loading a model warns that the gradients of its gradients were not saved; nobody asks for them.
+    # Loading a model warns that gradients of gradients were not saved; nobody asks for them.
     logging.getLogger("absl").setLevel(logging.ERROR)
     with _standard_error_unless_failed():
         import keras  # noqa: F401
