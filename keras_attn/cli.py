@@ -9,6 +9,7 @@ import math
 import signal
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -146,8 +147,8 @@ def evaluate(run_path: Path, recipe: str | None, **search):
 def predict(run_path: Path, recipe: str | None, **search):
     """Answer every line of standard input with a line."""
     _, text_model = _loaded(run_path, recipe, **search)
-    for answer in text_model.answer(line.rstrip("\r\n") for line in sys.stdin):
-        click.echo(answer)
+    for answer in text_model.answer(_lines_of_standard_input()):
+        click.echo(answer.replace("\n", " "))  # a line for a line, whatever was spelled in bytes
 
 
 @main.command()
@@ -197,9 +198,15 @@ def tokenize(run_path: Path, merges: int | None, texts: tuple[str, ...]):
             click.echo(f"{left} + {right} = {left}{right}")
         return
     tokenizer = SubwordTokenizer(model)
-    for text in texts or (line.rstrip("\r\n") for line in sys.stdin):
+    for text in texts or _lines_of_standard_input():
         pieces = tokenizer.split([text]).values.numpy()
         click.echo(" ".join(piece.decode() for piece in pieces))
+
+
+def _lines_of_standard_input() -> Iterator[bytes]:
+    """Lines as bytes: only a newline ends one, and what is not UTF-8 is the tokenizer's to mend."""
+    for line in click.get_binary_stream("stdin"):
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _flag(name: str, help: str):

@@ -125,7 +125,7 @@ class TextModel:
             ("tokens", tokens),
         ]
 
-    def answer(self, texts: Iterable[str], batch_size: int = 64) -> Iterator[str]:
+    def answer(self, texts: Iterable[str | bytes], batch_size: int = 64) -> Iterator[str]:
         """The answer to each text, in order; as many texts are read ahead as a batch holds."""
         texts = iter(texts)
         while batch := list(itertools.islice(texts, batch_size)):
