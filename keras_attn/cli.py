@@ -3,9 +3,12 @@
 TensorFlow is imported by the commands that need it, quietly, so that `--help` is quick.
 """
 
+import codecs
+import itertools
 import json
 import logging
 import math
+import os
 import signal
 import sys
 import urllib.request
@@ -26,6 +29,13 @@ class _Commands(click.Group):
             return super().invoke(context)
         except UserError as error:
             failure = click.ClickException(str(error))
+            failure.exit_code = 2
+            raise failure from error
+        except BrokenPipeError:
+            raise  # click ends quietly when nobody reads on
+        except OSError as error:
+            place = error.filename or "Standard input or output"
+            failure = click.ClickException(f"{place}: {error.strerror}.")
             failure.exit_code = 2
             raise failure from error
         except KeyboardInterrupt:
@@ -147,8 +157,10 @@ def evaluate(run_path: Path, recipe: str | None, **search):
 def predict(run_path: Path, recipe: str | None, **search):
     """Answer every line of standard input with a line."""
     _, text_model = _loaded(run_path, recipe, **search)
-    for answer in text_model.answer(_lines_of_standard_input()):
-        click.echo(answer.replace("\n", " "))  # a line for a line, whatever was spelled in bytes
+    lines, asked = itertools.tee(_lines_of_standard_input())
+    for line, answer in zip(lines, text_model.answer(asked), strict=True):
+        # A line for a line, whatever was spelled in bytes, and nothing for nothing.
+        click.echo(answer.replace("\n", " ") if line.strip() else "")
 
 
 @main.command()
@@ -176,8 +188,10 @@ def export(run_path: Path, recipe: str | None, directory: Path, **search):
 @click.argument("texts", nargs=-1)
 def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...]):
     """Draw what the model looked at for each of TEXTS."""
+    if output.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
     recipe, text_model = _loaded(run_path, recipe)
-    _plot(text_model, texts or recipe.samples[:3], output)
+    _plot(text_model, [os.fsencode(text) for text in texts] or recipe.samples[:3], output)
     click.echo(output)
 
 
@@ -198,15 +212,17 @@ def tokenize(run_path: Path, merges: int | None, texts: tuple[str, ...]):
             click.echo(f"{left} + {right} = {left}{right}")
         return
     tokenizer = SubwordTokenizer(model)
-    for text in texts or _lines_of_standard_input():
+    for text in map(os.fsencode, texts) if texts else _lines_of_standard_input():
         pieces = tokenizer.split([text]).values.numpy()
         click.echo(" ".join(piece.decode() for piece in pieces))
 
 
 def _lines_of_standard_input() -> Iterator[bytes]:
     """Lines as bytes: only a newline ends one, and what is not UTF-8 is the tokenizer's to mend."""
+    mark = codecs.BOM_UTF8  # what some editors put in front of a file
     for line in click.get_binary_stream("stdin"):
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+        yield line.removeprefix(mark).removesuffix(b"\n").removesuffix(b"\r")
+        mark = b""
 
 
 def _flag(name: str, help: str):
@@ -222,7 +238,9 @@ def _flag(name: str, help: str):
 @click.option("--model_config_file", help="A ModelServerConfig in protobuf's text form.")
 @click.option("--models_root", help="The directory that stands in for /models in base paths.")
 @click.option("--rest_api_port", type=int, default=8501, show_default=True)
-@click.option("--rest_api_timeout_in_ms", type=int, default=30_000, show_default=True)
+@click.option(
+    "--rest_api_timeout_in_ms", type=click.IntRange(min=0), default=30_000, show_default=True
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @_flag("--allow_version_labels_for_unavailable_models", "Take labels from the first config.")
 @_flag("--enable_batching", "Not there yet.")
@@ -275,6 +293,8 @@ def _trained(
     from keras_attn.recipes.run import load, train
     from keras_attn.training import Budget, RunDirectory
 
+    if minutes is not None and not math.isfinite(minutes):
+        raise UserError(f"--minutes must be a number. Received: {minutes}.")
     recipe, run = make_recipe(recipe_name, **settings), RunDirectory(run_path)
     budget = Budget(steps, minutes) if steps or minutes else recipe.budget
     signal_number = train(recipe, run, budget)
@@ -345,9 +365,7 @@ def _plot(text_model, texts, output: Path):
     from keras_attn.analysis import plot_alignments, save_figure
     from keras_attn.training.files import written_whole
 
-    if output.suffix not in (".png", ".svg"):
-        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     figure = plot_alignments(text_model.alignments(texts))
     with written_whole(output) as file:
-        save_figure(figure, file, output.suffix[1:])
+        save_figure(figure, file, output.suffix[1:].lower())

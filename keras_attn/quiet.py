@@ -16,14 +16,15 @@ def import_tensorflow() -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    # Loading a model warns that gradients of gradients were not saved; nobody asks for them.
-    logging.getLogger("absl").setLevel(logging.ERROR)
     with _standard_error_unless_failed():
         import keras  # noqa: F401
         import tensorflow as tf
         import tensorflow_text  # noqa: F401
 
         tf.config.list_physical_devices()  # the search for a GPU logs too
+    # Loading a model warns that gradients of gradients were not saved; nobody asks for them. Only
+    # now, for the import makes this logger anew.
+    logging.getLogger("absl").setLevel(logging.ERROR)
 
 
 @contextmanager

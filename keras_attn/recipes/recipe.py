@@ -20,6 +20,7 @@ class Recipe(Protocol):
         clip_norm: largest norm of the gradient.
         validations: how often it is validated while it trains.
         samples: inputs worth showing.
+        prepared_files: names of what `prepare` leaves in the run directory.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Recipe(Protocol):
     clip_norm: float
     validations: int
     samples: Sequence[str]
+    prepared_files: Sequence[str]
 
     def prepare(self, run: RunDirectory) -> None:
         """Make what training and serving need in the run directory, unless it is there."""

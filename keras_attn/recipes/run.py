@@ -27,8 +27,7 @@ def train(recipe: Recipe, run: RunDirectory, budget: Budget) -> int | None:
     Raises:
         UserError: if the directory belongs to another recipe or other settings.
     """
-    run.begin(recipe.name, recipe.settings)
-    recipe.prepare(run)
+    _prepare(recipe, run)
     model, optimizer = recipe.build(run), recipe.optimizer()
     optimizer.build(model.trainable_variables)
     progress = {"step": 0, "seconds": 0.0, "best": float("-inf")}
@@ -80,3 +79,15 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
     model = recipe.build(run)
     load_checkpoint(checkpoint, model)
     return recipe, recipe.text_model(model, run)
+
+
+def _prepare(recipe: Recipe, run: RunDirectory) -> None:
+    """Claim the directory and prepare it; a new one whose data are no good is given back."""
+    is_new = not run.exists
+    run.begin(recipe.name, recipe.settings)
+    try:
+        recipe.prepare(run)
+    except UserError:
+        if is_new:
+            run.forget(recipe.prepared_files)
+        raise

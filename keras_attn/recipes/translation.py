@@ -63,6 +63,7 @@ class Translation:
     budget = Budget(minutes=25)
     clip_norm = 1.0
     validations = 10
+    prepared_files = (SUBWORD_FILE, PAIRS_FILE)
 
     def __init__(self, name: str, corpus: Corpus, settings: dict, samples: tuple[str, ...] = ()):
         self.name = name
@@ -78,6 +79,7 @@ class Translation:
         """Learn the subwords and tokenise the training text, once for a run."""
         source, target = self._corpus.training()
         if not run.has(SUBWORD_FILE):
+            next(aligned_lines(source, target), None)  # refuses files that do not belong together
             run.log(f"Learning {self._options['vocabulary_size']} subwords from {source}, {target}")
             lines = (line for pair in aligned_lines(source, target) for line in pair if line)
             model = learn_subwords(lines, self._options["vocabulary_size"])

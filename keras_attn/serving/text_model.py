@@ -132,7 +132,9 @@ class TextModel:
             for answer in self.translate(tf.constant(batch))["text"].numpy():
                 yield answer.decode()
 
-    def alignments(self, texts: Sequence[str]) -> list[tuple[list[str], list[str], np.ndarray]]:
+    def alignments(
+        self, texts: Sequence[str | bytes]
+    ) -> list[tuple[list[str], list[str], np.ndarray]]:
         """For each text the tokens of both sides and the alignment (T, S), without padding."""
         found = {name: value.numpy() for name, value in self.align(tf.constant(texts)).items()}
         examples = []

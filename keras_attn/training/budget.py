@@ -1,5 +1,6 @@
 """How long a run may train, and the learning rate on the way."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ class Budget:
             raise ValueError("A budget has steps or minutes. Received: steps=None, minutes=None")
         for name in ("steps", "minutes"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"A budget is positive. Received: {name}={value}")
+            if value is not None and not (0 < value < math.inf):
+                raise ValueError(f"A budget is a positive number. Received: {name}={value}")
 
     def used(self, step: int, seconds: float) -> float:
         """The share of the budget that is used, 1 at its end."""

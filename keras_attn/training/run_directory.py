@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from keras_attn.errors import UserError
@@ -55,6 +56,11 @@ class RunDirectory:
                 f"{self.path} is a run of other settings ({'; '.join(differing)}); "
                 "choose another directory."
             )
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Give the directory back: its settings, its log and the files of these names go."""
+        for name in ("settings.json", "log.txt", *names):
+            (self.path / name).unlink(missing_ok=True)
 
     def description(self) -> dict:
         """The recipe's name and settings.

@@ -98,11 +98,12 @@ def test_the_run_keeps_what_became_of_the_lines(run):
 
 def test_predict_answers_in_order(run):
     lines = "".join(f"{WORDS[digit]}\n" for digit in [3, 1, 4, 1, 5])
-    lines = lines.encode() + b"\xff\r\x0bone\u2028\r\n\nlast"
+    lines = b"\xef\xbb\xbf" + lines.encode() + b"\xff\r\x0bone\u2028\r\n\nlast"
     predicted = _run("predict", "--run", run.path, input=lines).stdout.split("\n")[:-1]
     assert len(predicted) == 8
     assert predicted[1] == predicted[3]
-    assert len(set(predicted)) > 1
+    assert predicted[0] != predicted[1]
+    assert predicted[6] == ""
 
 
 def test_tokenize_prints_pieces_and_merges(run):
@@ -144,7 +145,7 @@ def test_bad_input_is_one_sentence_before_training(settings, tmp_path, change, w
     sentence = _one_sentence(_run("train", "translation", "--run", tmp_path / "run", *flags))
     for word in words:
         assert word in sentence
-    assert not (tmp_path / "run" / "last.npz").exists()
+    assert not list((tmp_path / "run").glob("*"))  # the corrected command may use it
 
 
 def test_a_setting_of_another_recipe_is_one_sentence(tmp_path):

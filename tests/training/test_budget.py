@@ -20,7 +20,13 @@ def test_the_budget_that_is_used_faster_decides(budget, used):
 
 @pytest.mark.parametrize(
     ("arguments", "received"),
-    [({}, "steps=None"), ({"steps": 0}, "steps=0"), ({"minutes": -1}, "minutes=-1")],
+    [
+        ({}, "steps=None"),
+        ({"steps": 0}, "steps=0"),
+        ({"minutes": -1}, "minutes=-1"),
+        ({"minutes": float("nan")}, "minutes=nan"),
+        ({"minutes": float("inf")}, "minutes=inf"),
+    ],
 )
 def test_a_budget_that_is_none_or_not_positive_is_refused(arguments, received):
     with pytest.raises(ValueError, match=f"Received: {received}"):
