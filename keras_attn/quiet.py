@@ -1,6 +1,5 @@
 """TensorFlow without its start-up messages, for commands."""
 
-import logging
 import os
 import sys
 import tempfile
@@ -22,9 +21,9 @@ def import_tensorflow() -> None:
         import tensorflow_text  # noqa: F401
 
         tf.config.list_physical_devices()  # the search for a GPU logs too
-    # Loading a model warns that gradients of gradients were not saved; nobody asks for them. Only
-    # now, for the import makes this logger anew.
-    logging.getLogger("absl").setLevel(logging.ERROR)
+        from absl import logging  # TensorFlow's own logger, whose verbosity the import sets
+    # Loading a model warns that gradients of gradients were not saved; nobody asks for them.
+    logging.set_verbosity(logging.ERROR)
 
 
 @contextmanager
