@@ -9,20 +9,15 @@ prints a table, writes the plot to `--output` and the numbers to benchmarks/resu
 """
 
 import argparse
-import json
-import platform
-import shlex
-import sys
 from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
+from report import write_result
 
 from keras_attn.analysis import gradient_norms, plot_gradient_flow
 from keras_attn.layers import GRU, LSTM, PeepholeLSTM
 
-RESULTS = Path(__file__).parent / "results" / "gradient_flow.json"
 FEATURES = 16
 
 
@@ -81,23 +76,14 @@ def main():
         print(f"{name:32}{first:12.2e}{last:12.2e}{first / last:12.2e}")
 
     steps = np.linspace(0, options.length - 1, 12).astype(int)
-    result = {
-        "claim": "gradient of a unit vector times the last output, at every input step",
-        "command": shlex.join(["python", "benchmarks/gradient_flow.py", *sys.argv[1:]]),
-        "seed": options.seed,
-        "versions": {
-            "python": platform.python_version(),
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-        },
+    figures = {
         "steps": (steps + 1).tolist(),
         "norms": {
             name: [float(f"{v:.3e}") for v in values[steps]] for name, values in norms.items()
         },
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"numbers: {RESULTS}")
+    note = "gradient of a unit vector times the last output, at every input step"
+    write_result("gradient_flow", figures, note)
     if options.output:
         title = "How much of the gradient reaches step $t$, untrained"
         plot_gradient_flow(norms, title).savefig(options.output, dpi=150)
