@@ -35,7 +35,7 @@ class _Commands(click.Group):
             raise  # click ends quietly when nobody reads on
         except OSError as error:
             place = error.filename or "Standard input or output"
-            failure = click.ClickException(f"{place}: {error.strerror}.")
+            failure = click.ClickException(f"{place}: {error.strerror or error}.")
             failure.exit_code = 2
             raise failure from error
         except KeyboardInterrupt:
