@@ -96,7 +96,7 @@ def demo(directory: Path, steps: int | None):
     version = _export(text_model, directory / "models" / "dates")
     _ask_over_http(directory / "models" / "dates", recipe.samples)
     picture = directory / "alignment.png"
-    _plot(text_model, recipe.samples[:3], picture)
+    _plot(recipe, text_model, recipe.samples[:3], picture)
     click.echo(f"Alignment heat map: {picture}")
     click.echo(
         f"To go on serving it: keras-attn serve --model_name=dates "
@@ -114,6 +114,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--validation-source", type=_PATH, help="Text to choose the best model by.")
 @click.option("--validation-target", type=_PATH, help="Its translation.")
 @click.option("--vocabulary-size", type=click.IntRange(min=1), help="Subwords to learn.")
+@click.option("--cell", help="Of adding: lstm, lstm-forgetful, peephole, gru or rnn.")
+@click.option("--length", type=click.IntRange(min=2), help="Of the streams of adding.")
+@click.option("--units", type=click.IntRange(min=1), help="Of the recurrent layer.")
 @click.option("--seed", type=int, help="Of data, weights and dropout.")
 @click.option(
     "--run",
@@ -134,7 +137,7 @@ def train(
 ):
     """Train RECIPE, or go on with it where it stopped.
 
-    RECIPE is dates, multi30k-rnnsearch or translation (your own aligned files).
+    RECIPE is dates, multi30k-rnnsearch, translation (your own aligned files) or adding.
     """
     settings = {name: value for name, value in settings.items() if value is not None}
     _trained(recipe_name, run_path or Path("runs") / recipe_name, steps, minutes, **settings)
@@ -187,11 +190,11 @@ def export(run_path: Path, recipe: str | None, directory: Path, **search):
 )
 @click.argument("texts", nargs=-1)
 def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...]):
-    """Draw what the model looked at for each of TEXTS."""
+    """Draw what the model did with each of TEXTS: where it looked, or what its cells held."""
     if output.suffix.lower() not in (".png", ".svg"):
         raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
     recipe, text_model = _loaded(run_path, recipe)
-    _plot(text_model, [os.fsencode(text) for text in texts] or recipe.samples[:3], output)
+    _plot(recipe, text_model, [os.fsencode(text) for text in texts] or recipe.samples[:3], output)
     click.echo(output)
 
 
@@ -322,6 +325,8 @@ def _loaded(
     from keras_attn.training import RunDirectory
 
     recipe, text_model = load(RunDirectory(run_path), recipe_name)
+    if beam_width > 1 and not hasattr(text_model, "with_beam"):
+        raise UserError(f"The recipe {recipe.name} searches nothing; leave --beam-width out.")
     if beam_width > 1:
         text_model = text_model.with_beam(beam_width, length_penalty)
     return recipe, text_model
@@ -361,11 +366,11 @@ def _ask_over_http(base_path: Path, texts):
         click.echo(f"  {text:<{width}}  {answer['text']}  (log-probability {answer['score']:.4f})")
 
 
-def _plot(text_model, texts, output: Path):
-    from keras_attn.analysis import plot_alignments, save_figure
+def _plot(recipe, text_model, texts, output: Path):
+    from keras_attn.analysis import save_figure
     from keras_attn.training.files import written_whole
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    figure = plot_alignments(text_model.alignments(texts))
+    figure = recipe.plot(text_model, texts)
     with written_whole(output) as file:
         save_figure(figure, file, output.suffix[1:].lower())

@@ -1,6 +1,14 @@
 """What models look at and how their gradients flow, in numbers and plots."""
 
 from keras_attn.analysis.alignment import plot_alignments, save_figure
+from keras_attn.analysis.cell_states import plot_cell_states, states_over_time
 from keras_attn.analysis.gradient_flow import gradient_norms, plot_gradient_flow
 
-__all__ = ["gradient_norms", "plot_alignments", "plot_gradient_flow", "save_figure"]
+__all__ = [
+    "gradient_norms",
+    "plot_alignments",
+    "plot_cell_states",
+    "plot_gradient_flow",
+    "save_figure",
+    "states_over_time",
+]

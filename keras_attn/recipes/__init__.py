@@ -22,6 +22,7 @@ _FILES = ("source", "target", "validation_source", "validation_target")
 
 # The module, the factory and the settings it takes, looked at before the slow import.
 _RECIPES = {
+    "adding": ("keras_attn.recipes.adding", "Adding", ("cell", "length", "units", "seed")),
     "dates": ("keras_attn.recipes.dates", "Dates", ("seed", "training_dates", "units")),
     "translation": (
         "keras_attn.recipes.translations",

@@ -1,11 +1,12 @@
 """dates: human dates in four languages to ISO 8601, a character RNNsearch trained in minutes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
+from keras_attn.analysis import plot_alignments
 from keras_attn.data.dates import TARGET_CHARACTERS, source_characters, write_dates
 from keras_attn.data.sequence_pairs import batches_of_pairs
 from keras_attn.models import RNNSearch
@@ -90,6 +91,9 @@ class Dates:
     def evaluate(self, text_model: TextModel, count: int = 2_000) -> dict[str, float]:
         """The share of dates of days never trained on whose whole answer is right."""
         return self._exact_match(text_model, "test", count)
+
+    def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
+        return plot_alignments(text_model.alignments(texts))
 
     def _exact_match(self, text_model: TextModel, split: str, count: int) -> dict[str, float]:
         texts, dates = zip(*write_dates(count, self.settings["seed"], split), strict=True)

@@ -50,10 +50,13 @@ class Recipe(Protocol):
         """`objective(model, batch) -> (sum, count)`."""
 
     def text_model(self, model: keras.Model, run: RunDirectory) -> TextModel:
-        """The model that takes and gives text."""
+        """The model that takes and gives text, and that `serving.export` takes."""
 
     def validate(self, text_model: TextModel) -> dict[str, float]:
         """Metrics on validation data; by the first, higher is better, the best is kept."""
 
     def evaluate(self, text_model: TextModel) -> dict[str, float]:
         """Metrics on test data, which nothing was chosen by."""
+
+    def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
+        """A `matplotlib.figure.Figure` of what the model did with each text."""

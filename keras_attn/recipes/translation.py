@@ -1,12 +1,13 @@
 """translation: two aligned text files to a model that translates raw text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import keras
 import tensorflow as tf
 
+from keras_attn.analysis import plot_alignments
 from keras_attn.data.aligned_text import aligned_lines
 from keras_attn.data.pair_store import PairStore, write_pair_store
 from keras_attn.data.token_batches import token_batches
@@ -142,6 +143,9 @@ class Translation:
             quality = _quality(text_model, *files)
             found.update({f"{name} {metric}": value for metric, value in quality.items()})
         return found
+
+    def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
+        return plot_alignments(text_model.alignments(texts))
 
     def _tokenizer(self, run: RunDirectory) -> SubwordTokenizer:
         return SubwordTokenizer(read_subword_model(run.path))

@@ -44,3 +44,19 @@ def projected_token_objective(label_smoothing: float = 0.0) -> Callable:
         return total, tf.reduce_sum(weights)
 
     return objective
+
+
+def squared_error_objective() -> Callable:
+    """The objective of a model that predicts numbers: batches of (inputs, targets).
+
+    Returns:
+        `objective(model, batch) -> (sum, count)`: the sum of the squared errors, and how many
+        numbers there are.
+    """
+
+    def objective(model, batch):
+        inputs, targets = batch
+        errors = tf.cast(model(inputs, training=True), tf.float32) - targets
+        return tf.reduce_sum(tf.square(errors)), tf.cast(tf.size(errors), tf.float32)
+
+    return objective
