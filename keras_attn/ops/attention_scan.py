@@ -6,10 +6,11 @@ import tensorflow as tf
 
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import normalised
+from keras_attn.ops.attention_scoring import AdditiveScoring, ProductScoring
 from keras_attn.ops.chunks import before_each_step
 from keras_attn.ops.gru_gradient import form_of, of_projection
 from keras_attn.ops.hand_gradient import with_gradient
-from keras_attn.ops.products import flat, sum_of_outer_products, sum_of_rows, times
+from keras_attn.ops.products import sum_of_outer_products, sum_of_rows, times
 from keras_attn.ops.scan import scan
 from keras_attn.ops.shapes import sizes
 
@@ -22,8 +23,8 @@ def attention_scan(
     *,
     kernel,
     recurrent_kernel,
-    query_kernel,
-    score_vector,
+    query_kernel=None,
+    score_vector=None,
     bias=None,
     recurrent_bias=None,
     query_bias=None,
@@ -32,27 +33,28 @@ def attention_scan(
     mask=None,
     memory_mask=None,
 ):
-    """Run a GRU with additive attention over a sequence.
+    """Run a GRU that attends to a memory over a sequence.
 
     With the memory h, its keys k and the state s of the step before, at every step
 
         e_j = v . tanh(s W_q + b_q + k_j),  a = softmax(e),  c = sum_j a_j h_j,
         s' = GRU([x; c], s)
 
+    or, without `query_kernel` and `score_vector`, with the scores of Luong et al., `e_j = s . k_j`.
+
     The gradient is ours: the loop backwards carries no more than the gradient of s and sums that
-    of the keys; the gradient of each weight and of the memory is one product after the loop. Kept
-    for it are states, gates and alignments, but not the hidden layers of the scores,
-    (B, T, S, a), which are computed again.
+    of additive keys; the gradient of each weight and of the memory is one product after the loop.
+    Kept for it are states, gates and alignments.
 
     Args:
         inputs: x, (B, T, d).
         memory: h, (B, S, m).
-        keys: k, (B, S, a), the memory projected.
+        keys: k, (B, S, a), the memory projected; a = units for the product with the state.
         initial_state: (B, units).
         kernel: of [x; c], (d + m, 3 * units), blocks z, r, h.
         recurrent_kernel: of s, (units, 3 * units).
-        query_kernel: W_q, (units, a).
-        score_vector: v, (a,).
+        query_kernel: W_q, (units, a), or None.
+        score_vector: v, (a,), or None with `query_kernel`.
         bias: (3 * units,) or None.
         recurrent_bias: (3 * units,) or None; needs `reset_after`.
         query_bias: b_q, (a,) or None.
@@ -69,7 +71,7 @@ def attention_scan(
 
     Raises:
         ValueError: a mask is not boolean or does not fit; a `recurrent_bias` without
-            `reset_after`.
+            `reset_after`; one of `query_kernel` and `score_vector` without the other.
 
     Example:
 
@@ -82,11 +84,19 @@ def attention_scan(
     >>> outputs.shape, alignments.shape, state.shape
     (TensorShape([2, 7, 14]), TensorShape([2, 7, 5]), TensorShape([2, 8]))
 
-    Reference:
+    References:
         Bahdanau et al. 2014, "Neural Machine Translation by Jointly Learning to Align and
         Translate", appendix A.1.2, https://arxiv.org/abs/1409.0473
+        Luong et al. 2015, the product, https://arxiv.org/abs/1508.04025
     """
+    if (query_kernel is None) != (score_vector is None):
+        raise ValueError(
+            "Additive scores need a `query_kernel` and a `score_vector`, products with the state "
+            f"neither. Received: query_kernel {_given_or_not(query_kernel)} and score_vector "
+            f"{_given_or_not(score_vector)}"
+        )
     form = form_of(reset_after, recurrent_bias)
+    scoring = ProductScoring if query_kernel is None else AdditiveScoring
     features = inputs.shape[-1]
     if memory_mask is not None:
         scores = (tf.shape(memory)[0], 1, memory.shape[1])
@@ -102,7 +112,9 @@ def attention_scan(
         projected += bias
 
     direct, candidate_kernel = form.split(recurrent_kernel)
-    state_kernel = tf.concat([direct, query_kernel], axis=-1)  # (units, blocks * units + a)
+    state_kernel = direct
+    if query_kernel is not None:
+        state_kernel = tf.concat([direct, query_kernel], axis=-1)  # (units, blocks * units + a)
     state_bias = _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias)
     if score_scale is not None:
         score_vector = normalised(score_vector, score_scale)
@@ -110,7 +122,7 @@ def attention_scan(
         projected=projected,
         initial_state=initial_state,
         memory=memory,
-        keys=tf.transpose(keys, [1, 0, 2]),
+        keys=scoring.layout(keys),
         score_vector=score_vector,
         state_kernel=state_kernel,
         state_bias=state_bias,
@@ -120,7 +132,7 @@ def attention_scan(
         memory_mask=memory_mask,
     )
     # XLA takes 5 % off this and seconds to compile each shape: not worth it.
-    run = with_gradient(_forward, _backward, (form,))
+    run = with_gradient(_forward, _backward, (form, scoring))
     states, contexts, alignments, last = run(given)
     if mask is not None:
         started = tf.cumsum(tf.cast(mask, tf.int32), axis=0) > 0
@@ -134,9 +146,15 @@ def _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias
     """The biases of all that is multiplied with the state: recurrent blocks, then the query."""
     if recurrent_bias is None:
         recurrent_bias = tf.zeros([form.blocks * recurrent_kernel.shape[0]], recurrent_kernel.dtype)
+    if query_kernel is None:
+        return recurrent_bias
     if query_bias is None:
         query_bias = tf.zeros([query_kernel.shape[-1]], query_kernel.dtype)
     return tf.concat([recurrent_bias, query_bias], axis=0)
+
+
+def _given_or_not(weight) -> str:
+    return "missing" if weight is None else "given"
 
 
 class _Given(NamedTuple):
@@ -145,10 +163,10 @@ class _Given(NamedTuple):
     projected: tf.Tensor  # (T, B, 3 * units)
     initial_state: tf.Tensor  # (B, units)
     memory: tf.Tensor  # (B, S, m)
-    keys: tf.Tensor  # (S, B, a): a query is added to all positions fastest so
-    score_vector: tf.Tensor  # (a,)
-    state_kernel: tf.Tensor  # (units, blocks * units + a)
-    state_bias: tf.Tensor  # (blocks * units + a,)
+    keys: tf.Tensor  # in the layout of the scoring
+    score_vector: tf.Tensor | None  # (a,)
+    state_kernel: tf.Tensor  # (units, blocks * units [+ a])
+    state_bias: tf.Tensor  # (blocks * units [+ a],)
     context_kernel: tf.Tensor  # (m, 3 * units)
     candidate_kernel: tuple  # one of (units, units), or none
     mask: tf.Tensor | None  # (T, B, 1)
@@ -169,7 +187,7 @@ class _Turned(NamedTuple):
         return cls(*kernels, candidate_kernel)
 
 
-def _forward(form, given):
+def _forward(form, scoring, given):
     """States, contexts and alignments of all steps and the last state; gates and queries."""
     features_first = tf.transpose(given.memory, [0, 2, 1])  # (B, m, S)
 
@@ -177,7 +195,9 @@ def _forward(form, given):
         products = tf.matmul(hidden, given.state_kernel) + given.state_bias
         recurrent = form.blocks * hidden.shape[-1]
         products, query = products[:, :recurrent], products[:, recurrent:]
-        alignment = _alignment(_score_layer(query, given.keys), given)
+        scores = scoring.scores(hidden, query, given)
+        alignment = masks.masked_softmax(scores, given.memory_mask)
+        alignment = tf.cast(alignment, given.memory.dtype)
         # Twice as fast as the product with (B, S, m).
         context = tf.matmul(alignment[:, None], features_first, transpose_b=True)[:, 0]
         x = x + tf.matmul(context, given.context_kernel)
@@ -205,27 +225,20 @@ def _forward(form, given):
     return (states, contexts, alignments, last), tuple(saved)
 
 
-def _alignment(score_layer, given):
-    """The weights (B, S) of a hidden layer (S, B, a)."""
-    scores = tf.matmul(flat(score_layer), given.score_vector[:, None])  # (S * B, 1)
-    scores = tf.transpose(tf.reshape(scores, tf.shape(score_layer)[:2]))  # (B, S)
-    return tf.cast(masks.masked_softmax(scores, given.memory_mask), given.memory.dtype)
-
-
-def _backward(form, given, outputs, saved, output_gradients):
+def _backward(form, scoring, given, outputs, saved, output_gradients):
     states, contexts, alignments, _ = outputs
     gates, queries = saved
     *d_outputs, d_last = output_gradients  # of states, contexts and alignments
     hidden = before_each_step(given.initial_state, states, reverse=False)
     moments = (*d_outputs, hidden, gates, queries, alignments)
     turned = _Turned.of(given)
-    sums = _zero_sums(given)
+    sums = scoring.zero_sums(given)
 
     def step(moment, carried):
         d_state, d_context, d_alignment, *kept = moment
         d_hidden, sums = carried
         collected, d_hidden, sums = _step_gradient(
-            form, given, turned, d_hidden + d_state, d_context, d_alignment, *kept, sums
+            form, scoring, given, turned, d_hidden + d_state, d_context, d_alignment, *kept, sums
         )
         return collected, (d_hidden, sums)
 
@@ -235,7 +248,9 @@ def _backward(form, given, outputs, saved, output_gradients):
         d_hidden, d_context = d_hidden + d_state, d_held_context + d_context
         past = (1 - mask) * d_hidden, (1 - mask) * d_context
         masked = (mask * d for d in (d_hidden, d_context, d_alignment))
-        collected, d_hidden, sums = _step_gradient(form, given, turned, *masked, *kept, sums)
+        collected, d_hidden, sums = _step_gradient(
+            form, scoring, given, turned, *masked, *kept, sums
+        )
         return collected, ((past[0] + d_hidden, past[1]), sums)
 
     if given.mask is None:
@@ -251,15 +266,13 @@ def _backward(form, given, outputs, saved, output_gradients):
     d_scores = _over_positions(d_scores, given)
 
     d_x = of_projection(d_products, d_candidate)  # (T, B, 3 * units)
-    squares, d_vector = sums
-    total = tf.transpose(tf.reduce_sum(d_scores, axis=0))[..., None]  # (S, B, 1)
-    d_keys = tf.cast(given.score_vector, total.dtype) * (total - squares)
+    d_keys, d_vector = scoring.gradients(sums, d_scores, hidden, given)
     return _Given(
         projected=d_x,
         initial_state=d_initial,
         memory=tf.einsum("tbs,tbm->bsm", alignments, d_contexts),
-        keys=tf.cast(d_keys, given.keys.dtype),
-        score_vector=tf.cast(d_vector, given.score_vector.dtype),
+        keys=d_keys,
+        score_vector=d_vector,
         state_kernel=sum_of_outer_products(hidden, d_products),
         state_bias=sum_of_rows(d_products),
         context_kernel=sum_of_outer_products(contexts, d_x),
@@ -270,13 +283,20 @@ def _backward(form, given, outputs, saved, output_gradients):
 
 
 def _step_gradient(
-    form, given, turned, d_hidden, d_context, d_alignment, hidden, gates, query, alignment, sums
+    form,
+    scoring,
+    given,
+    turned,
+    d_hidden,
+    d_context,
+    d_alignment,
+    hidden,
+    gates,
+    query,
+    alignment,
+    sums,
 ):
     """One step backwards.
-
-    With t the hidden layer of the scores, `e = v . t`, the gradients of q and k are sums over keys
-    and steps of `de v (1 - t^2)`. A softmax has `sum_j de_j = 0`, so all that the loop must sum of
-    it is `de t^2`.
 
     Returns:
         Gradients of this step's products, candidate, context and scores; of the state before; the
@@ -289,34 +309,18 @@ def _step_gradient(
     d_context += tf.matmul(d_x, turned.context_kernel)
     d_alignment += tf.matmul(d_context[:, None], given.memory, transpose_b=True)[:, 0]  # (B, S)
 
-    squares, d_vector = sums
-    d_alignment = tf.cast(d_alignment, squares.dtype)
-    precise = tf.cast(alignment, squares.dtype)
+    precision = tf.float64 if given.keys.dtype == tf.float64 else tf.float32
+    d_alignment, precise = tf.cast(d_alignment, precision), tf.cast(alignment, precision)
     mean = tf.reduce_sum(precise * d_alignment, axis=-1, keepdims=True)
     d_scores = precise * (d_alignment - mean)  # (B, S)
 
-    layer = tf.cast(_score_layer(query, given.keys), squares.dtype)  # (S, B, a)
-    by_position = tf.transpose(d_scores)  # (S, B)
-    d_vector += tf.matmul(tf.reshape(by_position, [1, -1]), flat(layer))[0]
-    of_squares = by_position[..., None] * (layer * layer)
-    d_query = tf.cast(tf.reduce_sum(of_squares, axis=0), query.dtype) * -given.score_vector
+    d_query, d_before_by_score, sums = scoring.step_gradient(d_scores, hidden, query, given, sums)
     d_products = tf.concat([d_products, d_query], axis=-1)
     d_before += tf.matmul(d_products, turned.state_kernel)
+    if d_before_by_score is not None:
+        d_before += d_before_by_score
     collected = d_products, d_candidate, d_context, d_scores
-    return collected, d_before, (squares + of_squares, d_vector)
-
-
-def _score_layer(query, keys):
-    return tf.tanh(query + keys)  # (S, B, a)
-
-
-def _zero_sums(given):
-    """Sums over the steps: (S, B, a), for the keys; (a,), for the vector; float32 at least."""
-    dtype = tf.float64 if given.keys.dtype == tf.float64 else tf.float32
-    return (
-        tf.zeros_like(given.keys, dtype=dtype),
-        tf.zeros_like(given.score_vector, dtype=dtype),
-    )
+    return collected, d_before, sums
 
 
 def _over_positions(collected, given):
