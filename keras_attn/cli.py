@@ -113,6 +113,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--target", type=_PATH, help="Its translation, line by line.")
 @click.option("--validation-source", type=_PATH, help="Text to choose the best model by.")
 @click.option("--validation-target", type=_PATH, help="Its translation.")
+@click.option("--model", help="Of the translation recipes: rnnsearch or transformer.")
 @click.option("--vocabulary-size", type=click.IntRange(min=1), help="Subwords to learn.")
 @click.option("--seed", type=int, help="Of data, weights and dropout.")
 @click.option(
@@ -125,19 +126,30 @@ _PATH = click.Path(path_type=Path)
     "--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]"
 )
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Minutes of training.")
+@click.option(
+    "--patience",
+    type=click.IntRange(min=1),
+    help="End early after so many validations without a better one.",
+)
+@click.option("--tensorboard", type=_PATH, help="Write curves for TensorBoard to this directory.")
 def train(
     recipe_name: str,
     run_path: Path | None,
     steps: int | None,
     minutes: float | None,
+    patience: int | None,
+    tensorboard: Path | None,
     **settings,
 ):
     """Train RECIPE, or go on with it where it stopped.
 
-    RECIPE is dates, multi30k-rnnsearch or translation (your own aligned files).
+    RECIPE is dates, translation (your own aligned files), multi30k-rnnsearch, multi30k-transformer
+    or multi30k-pieces (the published subwords).
     """
     settings = {name: value for name, value in settings.items() if value is not None}
-    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps, minutes, **settings)
+    run_path = run_path or Path("runs") / recipe_name
+    options = {"patience": patience, "tensorboard": tensorboard}
+    _trained(recipe_name, run_path, steps, minutes, options, **settings)
 
 
 @main.command()
@@ -283,7 +295,12 @@ def serve(
 
 
 def _trained(
-    recipe_name: str, run_path: Path, steps: int | None, minutes: float | None, **settings
+    recipe_name: str,
+    run_path: Path,
+    steps: int | None,
+    minutes: float | None,
+    options: dict | None = None,
+    **settings,
 ):
     """Train a recipe, or exit if a signal ended it; return it with its model."""
     from keras_attn.recipes import make_recipe, require_recipe
@@ -297,7 +314,7 @@ def _trained(
         raise UserError(f"--minutes must be a number. Received: {minutes}.")
     recipe, run = make_recipe(recipe_name, **settings), RunDirectory(run_path)
     budget = Budget(steps, minutes) if steps or minutes else recipe.budget
-    signal_number = train(recipe, run, budget)
+    signal_number = train(recipe, run, budget, **(options or {}))
     if signal_number is not None:
         click.echo("Stopped; the same command goes on from here.", err=True)
         sys.exit(128 + signal_number)
