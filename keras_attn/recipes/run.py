@@ -111,7 +111,7 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
             f"{run.path} is a run of the recipe {description['recipe']!r}, not of {recipe_name!r}."
         )
     recipe = make_recipe(description["recipe"], **description["settings"])
-    checkpoints = [path for path in (run.best_checkpoint, run.average_checkpoint) if path.exists()]
+    checkpoints = [path for path in (run.average_checkpoint, run.best_checkpoint) if path.exists()]
     if not checkpoints and not run.last_checkpoint.exists():
         raise UserError(f"{run.path} has no checkpoint yet; train first.")
     model = recipe.build(run)
