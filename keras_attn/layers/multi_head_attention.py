@@ -7,6 +7,7 @@ from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import attention_axes as axes_of
 from keras_attn.layers.rotary_embedding import rotary_of
+from keras_attn.layers.single_row import project_row
 from keras_attn.ops import cache as kv_cache
 from keras_attn.ops import masks
 from keras_attn.ops.angles import token_positions
@@ -269,8 +270,8 @@ class MultiHeadAttention(keras.layers.Layer):
         length = ops.shape(query)[1]
         batch = ops.shape(cache)[0]
         query_mask = masks.padding(query_mask, (batch, length), "query_mask")
-        query = self._query_dense(masks.clear_hidden(query, query_mask))
-        key, value = self._key_dense(key), self._value_dense(value)
+        query = project_row(self._query_dense, masks.clear_hidden(query, query_mask))
+        key, value = project_row(self._key_dense, key), project_row(self._value_dense, value)
         position = kv_cache.first_positions(cache_position)
         wrap = kv_cache.wraps(cache, self.window, length)
         kv_cache.require_room(cache, position, length, wrap)
@@ -307,7 +308,7 @@ class MultiHeadAttention(keras.layers.Layer):
             heads = dot_product_attention(query, key, value, mask, causal, window)
         seeing = masks.seeing_queries(scores_shape(query, key), mask, causal, window)
         return masks.clear_hidden(
-            self._output_dense(heads), masks.combine(query_mask, seeing)
+            project_row(self._output_dense, heads), masks.combine(query_mask, seeing)
         ), weights
 
     def initial_cache(self, batch_size, length: int):
@@ -353,7 +354,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         query = masks.clear_padding(ops.cast(query, self.compute_dtype), query_mask, "query_mask")
         return self._attend(
-            self._query_dense(query), memory[:, 0], memory[:, 1], query_mask, mask,
+            project_row(self._query_dense, query), memory[:, 0], memory[:, 1], query_mask, mask,
             causal=False, window=None, training=training, return_weights=True,
         )  # fmt: skip
 

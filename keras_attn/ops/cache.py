@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.ops import masks
+from keras_attn.ops.compilation import compiled_by_xla
 
 
 def slots(cache) -> int:
@@ -61,14 +62,10 @@ def write(cache, key, value, position, wrap: bool):
     updates = ops.cast(ops.stack([key, value], axis=1), cache.dtype)  # (B, 2, T, Nkv, d)
     contiguous = not wrap or updates.shape[2] == 1
     position = ops.mod(position, slots(cache)) if wrap else position
-    if position.shape[0] == 1 and contiguous and not _compiled_by_xla():
+    # XLA's slices to assign to must lie at constant positions.
+    if position.shape[0] == 1 and contiguous and not compiled_by_xla():
         return _write_slice(cache, updates, position[0])
     return _write_rows(cache, updates, position, wrap)
-
-
-def _compiled_by_xla() -> bool:
-    """Whether XLA, whose slices to assign to must lie at constant positions, traces this."""
-    return tf.__internal__.get_enclosing_xla_context() is not None
 
 
 def _write_slice(cache, updates, position):

@@ -1,4 +1,4 @@
-"""When the recurrent scans are compiled by XLA."""
+"""What XLA compiles: when the recurrent scans are, and whether it is at work."""
 
 import tensorflow as tf
 
@@ -37,3 +37,8 @@ def compiles(jit_compile, inputs, units: int) -> bool:
         and units <= LARGEST_UNITS
         and not tf.config.list_physical_devices("GPU")
     )
+
+
+def compiled_by_xla() -> bool:
+    """Whether XLA traces this."""
+    return tf.__internal__.get_enclosing_xla_context() is not None
