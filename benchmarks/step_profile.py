@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+
 def kernel_times(step: Callable[[], object], repeats: int) -> dict[str, float]:
     """Milliseconds of each kind of kernel for one call of a step, the longest first."""
     with tempfile.TemporaryDirectory() as directory:
