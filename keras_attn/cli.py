@@ -200,10 +200,58 @@ def export(run_path: Path, recipe: str | None, directory: Path, **search):
 @click.argument("texts", nargs=-1)
 def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...]):
     """Draw what the model looked at for each of TEXTS."""
-    if output.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
+    _require_picture(output)
     recipe, text_model = _loaded(run_path, recipe)
     _plot(text_model, [os.fsencode(text) for text in texts] or recipe.samples[:3], output)
+    click.echo(output)
+
+
+@main.command()
+@_run_option
+@_recipe_option
+@click.option(
+    "--attention",
+    type=click.Choice(["encoder", "decoder", "memory"]),
+    default="encoder",
+    show_default=True,
+    help="Whose heads; memory is what the decoder reads of the source.",
+)
+@click.option(
+    "--sentences",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Validation sentences to score the heads over.",
+)
+@click.option("--output", type=_PATH, help="Draw the heads for TEXT to this .png or .svg file.")
+@click.argument("text", required=False)
+def heads(
+    run_path: Path,
+    recipe: str | None,
+    attention: str,
+    sentences: int,
+    output: Path | None,
+    text: str | None,
+):
+    """Say of every head of a Transformer whether it is positional, copying or uniform."""
+    _require_picture(output)
+    recipe, text_model = _loaded(run_path, recipe)
+    if not hasattr(text_model.model, "attention_maps"):
+        raise UserError(f"{run_path} is a run of a model without heads; train a Transformer.")
+    from keras_attn.analysis import plot_heads, score_heads, sentence_maps
+
+    sources, targets = recipe.validation_texts(sentences)
+    blocks = sentence_maps(text_model, sources, targets)[attention]
+    scores = [score_heads(examples) for examples in blocks]
+    for block, row in enumerate(scores, start=1):
+        for head, score in enumerate(row, start=1):
+            click.echo(f"{attention} block {block} head {head}: {score.described}")
+    if output is None:
+        return
+    texts = [os.fsencode(text) if text else recipe.samples[0] if recipe.samples else sources[0]]
+    shown = [examples[0] for examples in sentence_maps(text_model, texts)[attention]]
+    queries, keys, _ = shown[0]
+    _save(plot_heads(queries, keys, [weights for _, _, weights in shown], scores), output)
     click.echo(output)
 
 
@@ -378,11 +426,21 @@ def _ask_over_http(base_path: Path, texts):
         click.echo(f"  {text:<{width}}  {answer['text']}  (log-probability {answer['score']:.4f})")
 
 
+def _require_picture(output: Path | None):
+    if output is not None and output.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
+
+
 def _plot(text_model, texts, output: Path):
-    from keras_attn.analysis import plot_alignments, save_figure
+    from keras_attn.analysis import plot_alignments
+
+    _save(plot_alignments(text_model.alignments(texts)), output)
+
+
+def _save(figure, output: Path):
+    from keras_attn.analysis import save_figure
     from keras_attn.training.files import written_whole
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    figure = plot_alignments(text_model.alignments(texts))
     with written_whole(output) as file:
         save_figure(figure, file, output.suffix[1:].lower())

@@ -2,5 +2,16 @@
 
 from keras_attn.analysis.alignment import plot_alignments, save_figure
 from keras_attn.analysis.gradient_flow import gradient_norms, plot_gradient_flow
+from keras_attn.analysis.head_maps import sentence_maps
+from keras_attn.analysis.heads import HeadScores, plot_heads, score_heads
 
-__all__ = ["gradient_norms", "plot_alignments", "plot_gradient_flow", "save_figure"]
+__all__ = [
+    "HeadScores",
+    "gradient_norms",
+    "plot_alignments",
+    "plot_gradient_flow",
+    "plot_heads",
+    "save_figure",
+    "score_heads",
+    "sentence_maps",
+]

@@ -117,6 +117,10 @@ class Translation:
             model, tokenizer, tokenizer, longest, longest, exported=self._subwords.exported
         )
 
+    def validation_texts(self, count: int | None = None) -> tuple[list[str], list[str]]:
+        """The first sources and targets of the validation text."""
+        return _texts(self._corpus.validation(), count)
+
     def validate(self, text_model: TextModel) -> dict[str, float]:
         """Scores of bounded answers: a model that has learned little would go on to the limit."""
         files = self._corpus.validation()
@@ -138,16 +142,22 @@ class Translation:
         pairs: int | None = None,
     ) -> dict:
         """Translate a file and score it; empty lines are translated like any other."""
-        lines = ((source or "", target or "") for source, target in aligned_lines(*files))
-        sources, references = zip(*islice(lines, pairs), strict=True)
+        sources, references = _texts(files, pairs)
         by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
         answers = answer(text_model, [sources[row] for row in by_length], 128)
         translated = dict(zip(by_length, answers, strict=True))
         return translation_quality(
             [translated[row] for row in range(len(sources))],
-            self._subwords.words(list(references)),
+            self._subwords.words(references),
             self._subwords.tokenized,
         )
+
+
+def _texts(files: tuple[Path, Path], count: int | None) -> tuple[list[str], list[str]]:
+    """The first sources and targets of two files; a line too long to be read is empty."""
+    lines = ((source or "", target or "") for source, target in aligned_lines(*files))
+    sources, targets = zip(*islice(lines, count), strict=True)
+    return list(sources), list(targets)
 
 
 def _bounded_answers(text_model: TextModel, texts: list[str], batch_size: int) -> Iterator[str]:
