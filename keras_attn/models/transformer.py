@@ -19,6 +19,31 @@ PRESETS = {
 }
 
 
+class EnterTransformer(keras.layers.Layer):
+    """Scaled embeddings, with positions added or not: `sqrt(d) e_t [+ p_t]` (sections 3.4, 3.5).
+
+    Args:
+        add_positions: whether sinusoidal positions are added.
+
+    Call arguments:
+        embedded: (B, T, d).
+        start_index: position of the first token.
+    """
+
+    def __init__(self, add_positions: bool, **kwargs):
+        super().__init__(**kwargs)
+        self._positions = SinusoidalEmbedding(dtype=self.dtype_policy) if add_positions else None
+
+    def call(self, embedded, start_index=0):
+        embedded = embedded * embedded.shape[-1] ** 0.5
+        if self._positions is None:
+            return embedded
+        return embedded + self._positions(embedded, start_index=start_index)
+
+    def compute_output_shape(self, embedded_shape):
+        return embedded_shape
+
+
 @keras.saving.register_keras_serializable(package="keras_attn")
 class Transformer(keras.Model):
     """Encoder and decoder blocks of multi-head attention, embeddings shared with the output layer.
@@ -113,13 +138,11 @@ class Transformer(keras.Model):
             "max_length": max_length,
         }
         layers = keras.layers
-        # Of this size, what is embedded has the variance 1 and a normalised h makes logits of 1.
-        small = keras.initializers.RandomNormal(stddev=dim**-0.5)
         self.target_embedding = layers.ReversibleEmbedding(
             target_vocabulary_size,
             dim,
             tie_weights=True,
-            embeddings_initializer=small,
+            embeddings_initializer=_unit_length(dim),
             reverse_dtype="float32",
             name="target_embedding",
         )
@@ -129,11 +152,11 @@ class Transformer(keras.Model):
             else layers.Embedding(
                 source_vocabulary_size,
                 dim,
-                embeddings_initializer=keras.initializers.RandomNormal(stddev=dim**-0.5),
+                embeddings_initializer=_unit_length(dim),
                 name="source_embedding",
             )
         )
-        self.positions = SinusoidalEmbedding(name="positions")
+        self.enter = EnterTransformer(positions == "sinusoidal", name="enter")
         self.source_mask = LengthMask(name="source_mask")
         self.dropout = layers.Dropout(dropout, name="dropout")
         block = {
@@ -292,15 +315,18 @@ class Transformer(keras.Model):
         return _normalized(self.encoder_norm, hidden), mask
 
     def _embed(self, embedding, ids, start_index=0, training=False):
-        embedded = embedding(ids) * self.settings["dim"] ** 0.5
-        if self.settings["positions"] == "sinusoidal":
-            embedded = embedded + self.positions(embedded, start_index=start_index)
+        embedded = self.enter(embedding(ids), start_index=start_index)
         return self.dropout(embedded, training=training)
 
     def _predict(self, features):
         if self.output_projection is None:
             return self.target_embedding(features, reverse=True)
         return self.output_projection(features)
+
+
+def _unit_length(dim: int):
+    """Rows of length 1: scaled embeddings and the logits of a normalised h have the variance 1."""
+    return keras.initializers.RandomNormal(stddev=dim**-0.5)
 
 
 def _normalized(norm, hidden):
