@@ -9,6 +9,7 @@ from keras_attn.layers import (
     TransformerDecoderBlock,
     TransformerEncoderBlock,
 )
+from keras_attn.layers.fast_parts import Dropout, LayerNormalization
 
 POSITIONS = ("sinusoidal", "rotary")
 
@@ -158,7 +159,7 @@ class Transformer(keras.Model):
         )
         self.enter = EnterTransformer(positions == "sinusoidal", name="enter")
         self.source_mask = LengthMask(name="source_mask")
-        self.dropout = layers.Dropout(dropout, name="dropout")
+        self.dropout = Dropout(dropout, name="dropout")
         block = {
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
@@ -178,8 +179,8 @@ class Transformer(keras.Model):
         ]
         self.encoder_norm = self.decoder_norm = None
         if normalize_first:
-            self.encoder_norm = layers.LayerNormalization(epsilon=1e-6, name="encoder_norm")
-            self.decoder_norm = layers.LayerNormalization(epsilon=1e-6, name="decoder_norm")
+            self.encoder_norm = LayerNormalization(epsilon=1e-6, name="encoder_norm")
+            self.decoder_norm = LayerNormalization(epsilon=1e-6, name="decoder_norm")
         self.output_projection = (
             None
             if tie_embeddings
