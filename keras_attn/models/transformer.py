@@ -202,7 +202,7 @@ class Transformer(keras.Model):
     ) -> "Transformer":
         """The paper's "base" or "big" model, untrained.
 
-        With its shared vocabulary of about 37,000 they have 63.1 and 214.3 million parameters; the
+        With its shared vocabulary of about 37,000 they have 63.1 and 214.2 million parameters; the
         paper says 65 and 213 million.
 
         Args:
