@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import keras
 import numpy as np
 import tensorflow as tf
-from decoding_model import DecodingTransformer
 from decoding_rivals import END, START, ctranslate2_float32, keras_hub_bart, torch_loop
 from report import write_result
 
 from keras_attn.decoding import beam_search, greedy_search
+from keras_attn.models import Transformer
 
 TARGETS = {  # the time of the other over ours, at batch 1 and 32
     "KerasHub": (3.0, 1.5),
@@ -47,8 +47,15 @@ class Size:
 
 def our_search(size: Size, length: int, beam_width: int, compiled: bool):
     """Greedy search or beam search over our model, compiled by XLA or as a graph."""
-    model = DecodingTransformer(
-        size.vocabulary, size.dim, size.heads, size.intermediate, size.layers, size.layers, length
+    model = Transformer(
+        size.vocabulary,
+        size.vocabulary,
+        size.dim,
+        size.heads,
+        size.intermediate,
+        size.layers,
+        size.layers,
+        max_length=length,
     )
 
     @tf.function(jit_compile=compiled)

@@ -113,6 +113,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--target", type=_PATH, help="Its translation, line by line.")
 @click.option("--validation-source", type=_PATH, help="Text to choose the best model by.")
 @click.option("--validation-target", type=_PATH, help="Its translation.")
+@click.option("--model", help="Of the translation recipes: rnnsearch or transformer.")
 @click.option("--vocabulary-size", type=click.IntRange(min=1), help="Subwords to learn.")
 @click.option("--cell", help="Of adding: lstm, lstm-forgetful, peephole, gru or rnn.")
 @click.option("--length", type=click.IntRange(min=2), help="Of the streams of adding.")
@@ -128,19 +129,30 @@ _PATH = click.Path(path_type=Path)
     "--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]"
 )
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Minutes of training.")
+@click.option(
+    "--patience",
+    type=click.IntRange(min=1),
+    help="End early after so many validations without a better one.",
+)
+@click.option("--tensorboard", type=_PATH, help="Write curves for TensorBoard to this directory.")
 def train(
     recipe_name: str,
     run_path: Path | None,
     steps: int | None,
     minutes: float | None,
+    patience: int | None,
+    tensorboard: Path | None,
     **settings,
 ):
     """Train RECIPE, or go on with it where it stopped.
 
-    RECIPE is dates, multi30k-rnnsearch, translation (your own aligned files) or adding.
+    RECIPE is dates, translation (your own aligned files), multi30k-rnnsearch, multi30k-transformer,
+    multi30k-pieces (the published subwords) or adding.
     """
     settings = {name: value for name, value in settings.items() if value is not None}
-    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps, minutes, **settings)
+    run_path = run_path or Path("runs") / recipe_name
+    options = {"patience": patience, "tensorboard": tensorboard}
+    _trained(recipe_name, run_path, steps, minutes, options, **settings)
 
 
 @main.command()
@@ -191,10 +203,58 @@ def export(run_path: Path, recipe: str | None, directory: Path, **search):
 @click.argument("texts", nargs=-1)
 def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...]):
     """Draw what the model did with each of TEXTS: where it looked, or what its cells held."""
-    if output.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
+    _require_picture(output)
     recipe, text_model = _loaded(run_path, recipe)
     _plot(recipe, text_model, [os.fsencode(text) for text in texts] or recipe.samples[:3], output)
+    click.echo(output)
+
+
+@main.command()
+@_run_option
+@_recipe_option
+@click.option(
+    "--attention",
+    type=click.Choice(["encoder", "decoder", "memory"]),
+    default="encoder",
+    show_default=True,
+    help="Whose heads; memory is what the decoder reads of the source.",
+)
+@click.option(
+    "--sentences",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Validation sentences to score the heads over.",
+)
+@click.option("--output", type=_PATH, help="Draw the heads for TEXT to this .png or .svg file.")
+@click.argument("text", required=False)
+def heads(
+    run_path: Path,
+    recipe: str | None,
+    attention: str,
+    sentences: int,
+    output: Path | None,
+    text: str | None,
+):
+    """Say of every head of a Transformer whether it is positional, copying or uniform."""
+    _require_picture(output)
+    recipe, text_model = _loaded(run_path, recipe)
+    if not hasattr(text_model.model, "attention_maps"):
+        raise UserError(f"{run_path} is a run of a model without heads; train a Transformer.")
+    from keras_attn.analysis import plot_heads, score_heads, sentence_maps
+
+    sources, targets = recipe.validation_texts(sentences)
+    blocks = sentence_maps(text_model, sources, targets)[attention]
+    scores = [score_heads(examples) for examples in blocks]
+    for block, row in enumerate(scores, start=1):
+        for head, score in enumerate(row, start=1):
+            click.echo(f"{attention} block {block} head {head}: {score.described}")
+    if output is None:
+        return
+    texts = [os.fsencode(text) if text else recipe.samples[0] if recipe.samples else sources[0]]
+    shown = [examples[0] for examples in sentence_maps(text_model, texts)[attention]]
+    queries, keys, _ = shown[0]
+    _save(plot_heads(queries, keys, [weights for _, _, weights in shown], scores), output)
     click.echo(output)
 
 
@@ -286,7 +346,12 @@ def serve(
 
 
 def _trained(
-    recipe_name: str, run_path: Path, steps: int | None, minutes: float | None, **settings
+    recipe_name: str,
+    run_path: Path,
+    steps: int | None,
+    minutes: float | None,
+    options: dict | None = None,
+    **settings,
 ):
     """Train a recipe, or exit if a signal ended it; return it with its model."""
     from keras_attn.recipes import make_recipe, require_recipe
@@ -300,7 +365,7 @@ def _trained(
         raise UserError(f"--minutes must be a number. Received: {minutes}.")
     recipe, run = make_recipe(recipe_name, **settings), RunDirectory(run_path)
     budget = Budget(steps, minutes) if steps or minutes else recipe.budget
-    signal_number = train(recipe, run, budget)
+    signal_number = train(recipe, run, budget, **(options or {}))
     if signal_number is not None:
         click.echo("Stopped; the same command goes on from here.", err=True)
         sys.exit(128 + signal_number)
@@ -366,11 +431,19 @@ def _ask_over_http(base_path: Path, texts):
         click.echo(f"  {text:<{width}}  {answer['text']}  (log-probability {answer['score']:.4f})")
 
 
+def _require_picture(output: Path | None):
+    if output is not None and output.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
+
+
 def _plot(recipe, text_model, texts, output: Path):
+    _save(recipe.plot(text_model, texts), output)
+
+
+def _save(figure, output: Path):
     from keras_attn.analysis import save_figure
     from keras_attn.training.files import written_whole
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    figure = recipe.plot(text_model, texts)
     with written_whole(output) as file:
         save_figure(figure, file, output.suffix[1:].lower())

@@ -6,6 +6,7 @@ import keras
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import attention_axes as axes_of
+from keras_attn.layers.head_projection import HeadProjection
 from keras_attn.layers.rotary_embedding import rotary_of
 from keras_attn.layers.single_row import project_row
 from keras_attn.ops import cache as kv_cache
@@ -193,7 +194,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.built = True
 
     def _dense(self, name, equation, output_sizes, bias_axes):
-        return keras.layers.EinsumDense(
+        return HeadProjection(
             equation,
             output_shape=(None, *output_sizes),
             bias_axes=bias_axes if self.use_bias else None,
@@ -353,8 +354,10 @@ class MultiHeadAttention(keras.layers.Layer):
             Output (B, T, features) and weights (B, N, T, S).
         """
         query = masks.clear_padding(ops.cast(query, self.compute_dtype), query_mask, "query_mask")
+        # Not by slices: the gradient of one is written into zeros of the size of the whole.
+        key, value = ops.unstack(memory, 2, axis=1)
         return self._attend(
-            project_row(self._query_dense, query), memory[:, 0], memory[:, 1], query_mask, mask,
+            project_row(self._query_dense, query), key, value, query_mask, mask,
             causal=False, window=None, training=training, return_weights=True,
         )  # fmt: skip
 

@@ -2,8 +2,10 @@
 
 import keras
 
+from keras_attn.layers.fast_parts import Dropout, LayerNormalization
+
 NORMALIZATIONS = {
-    "layer": keras.layers.LayerNormalization,
+    "layer": LayerNormalization,
     "rms": keras.layers.RMSNormalization,
 }
 
@@ -36,7 +38,7 @@ class ResidualBranch(keras.layers.Layer):
         self._norm = NORMALIZATIONS[normalization](
             epsilon=epsilon, name="norm", dtype=self.dtype_policy
         )
-        self._dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         self._norm.build(input_shape)

@@ -1,5 +1,6 @@
 """The published architectures as functional-API models, one file a paper."""
 
 from keras_attn.models.rnn_search import RNNSearch
+from keras_attn.models.transformer import Transformer
 
-__all__ = ["RNNSearch"]
+__all__ = ["RNNSearch", "Transformer"]

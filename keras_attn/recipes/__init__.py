@@ -5,34 +5,53 @@ from collections.abc import Iterable
 
 from keras_attn.errors import UserError
 
-_TRANSLATION_OPTIONS = (
-    "vocabulary_size",
-    "embedding_dim",
-    "encoder_units",
-    "decoder_units",
+_TRAINING = (
     "dropout",
     "label_smoothing",
     "learning_rate",
     "warmup_steps",
+    "schedule",
     "batch_tokens",
     "max_tokens",
     "seed",
 )
+_RNN_SEARCH = ("embedding_dim", "encoder_units", "decoder_units")
+_TRANSFORMER = (
+    "dim",
+    "num_heads",
+    "intermediate_dim",
+    "encoder_layers",
+    "decoder_layers",
+    "num_key_value_heads",
+    "positions",
+    "normalize_first",
+)
 _FILES = ("source", "target", "validation_source", "validation_target")
+_TRANSLATIONS = "keras_attn.recipes.translations"
 
 # The module, the factory and the settings it takes, looked at before the slow import.
 _RECIPES = {
     "adding": ("keras_attn.recipes.adding", "Adding", ("cell", "length", "units", "seed")),
     "dates": ("keras_attn.recipes.dates", "Dates", ("seed", "training_dates", "units")),
     "translation": (
-        "keras_attn.recipes.translations",
+        _TRANSLATIONS,
         "translation",
-        (*_FILES, *_TRANSLATION_OPTIONS),
+        (*_FILES, "model", "vocabulary_size", *_TRAINING, *_RNN_SEARCH, *_TRANSFORMER),
     ),
     "multi30k-rnnsearch": (
-        "keras_attn.recipes.translations",
+        _TRANSLATIONS,
         "multi30k_rnnsearch",
-        _TRANSLATION_OPTIONS,
+        ("vocabulary_size", *_TRAINING, *_RNN_SEARCH),
+    ),
+    "multi30k-transformer": (
+        _TRANSLATIONS,
+        "multi30k_transformer",
+        ("vocabulary_size", *_TRAINING, *_TRANSFORMER),
+    ),
+    "multi30k-pieces": (
+        _TRANSLATIONS,
+        "multi30k_pieces",
+        ("model", *_TRAINING, *_RNN_SEARCH, *_TRANSFORMER),
     ),
 }
 

@@ -30,6 +30,7 @@ class Dates:
     budget = Budget(steps=3_000)
     clip_norm = 1.0
     validations = 2
+    averaged = 0
     prepared_files = ("characters.json",)
     max_source_length = 64
     samples = (

@@ -19,6 +19,7 @@ class Recipe(Protocol):
         budget: how long it trains by default.
         clip_norm: largest norm of the gradient.
         validations: how often it is validated while it trains.
+        averaged: how many checkpoints are averaged at the end; 0 for none.
         samples: inputs worth showing.
         prepared_files: names of what `prepare` leaves in the run directory.
     """
@@ -28,6 +29,7 @@ class Recipe(Protocol):
     budget: Budget
     clip_norm: float
     validations: int
+    averaged: int
     samples: Sequence[str]
     prepared_files: Sequence[str]
 

@@ -1,6 +1,7 @@
-"""translation: two aligned text files to a model that translates raw text."""
+"""translation: two aligned text files to a model that translates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -11,34 +12,13 @@ from keras_attn.analysis import plot_alignments
 from keras_attn.data.aligned_text import aligned_lines
 from keras_attn.data.pair_store import PairStore, write_pair_store
 from keras_attn.data.token_batches import token_batches
-from keras_attn.models import RNNSearch
-from keras_attn.recipes.subword_file import SUBWORD_FILE, read_subword_model
+from keras_attn.recipes.translation_models import SCHEDULES, Architecture
 from keras_attn.recipes.translation_quality import translation_quality
+from keras_attn.recipes.translation_subwords import Subwords
 from keras_attn.serving.text_model import TextModel
-from keras_attn.text.subwords import SubwordTokenizer, learn_subwords
-from keras_attn.training import (
-    Budget,
-    RunDirectory,
-    projected_token_objective,
-    warmed_up_then_linear,
-)
-from keras_attn.training.files import written_whole
+from keras_attn.training import Budget, RunDirectory, projected_token_objective
 
 PAIRS_FILE = "pairs.bin"
-
-DEFAULTS = {
-    "vocabulary_size": 8_000,
-    "embedding_dim": 128,
-    "encoder_units": 128,
-    "decoder_units": 256,
-    "dropout": 0.2,
-    "label_smoothing": 0.1,
-    "learning_rate": 2e-3,
-    "warmup_steps": 200,
-    "batch_tokens": 512,
-    "max_tokens": 128,
-    "seed": 1,
-}
 
 
 class Corpus(Protocol):
@@ -52,42 +32,57 @@ class Corpus(Protocol):
 
 
 class Translation:
-    """RNNsearch over the subwords of one joint BPE, embeddings shared and tied.
+    """A sequence model over the subwords of both languages, embeddings shared and tied.
 
     Args:
         name: of the recipe.
         corpus: the files.
-        settings: the corpus' own and, of `DEFAULTS`, those that differ.
+        subwords: how text becomes ids.
+        architecture: the model.
+        settings: what makes two runs different: the arguments of the recipe.
+        options: those of the architecture that differ from its defaults.
         samples: sentences worth showing.
+
+    Attributes:
+        validation_pairs: how many pairs it is validated on; None for all.
     """
 
     budget = Budget(minutes=25)
-    clip_norm = 1.0
     validations = 10
-    prepared_files = (SUBWORD_FILE, PAIRS_FILE)
 
-    def __init__(self, name: str, corpus: Corpus, settings: dict, samples: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        name: str,
+        corpus: Corpus,
+        subwords: Subwords,
+        architecture: Architecture,
+        settings: dict,
+        options: dict,
+        samples: tuple[str, ...] = (),
+    ):
         self.name = name
         self.settings = settings
         self.samples = samples
+        self.clip_norm = architecture.clip_norm
+        self.averaged = architecture.averaged
+        self.prepared_files = (subwords.file, PAIRS_FILE)
+        self.validation_pairs: int | None = None
         self._corpus = corpus
-        self._options = {**DEFAULTS, **settings}
-        self._rate = warmed_up_then_linear(
+        self._subwords = subwords
+        self._build = architecture.build
+        self._options = {**architecture.defaults, **options}
+        self._rate = SCHEDULES[self._options["schedule"]](
             self._options["learning_rate"], self._options["warmup_steps"]
         )
 
     def prepare(self, run: RunDirectory) -> None:
-        """Learn the subwords and tokenise the training text, once for a run."""
+        """Make the subwords and tokenise the training text, once for a run."""
         source, target = self._corpus.training()
-        if not run.has(SUBWORD_FILE):
+        if not run.has(self._subwords.file):
             next(aligned_lines(source, target), None)  # refuses files that do not belong together
-            run.log(f"Learning {self._options['vocabulary_size']} subwords from {source}, {target}")
-            lines = (line for pair in aligned_lines(source, target) for line in pair if line)
-            model = learn_subwords(lines, self._options["vocabulary_size"])
-            with written_whole(run.path / SUBWORD_FILE) as file:
-                file.write(model)
+            self._subwords.prepare(run, source, target)
         if not run.has(PAIRS_FILE):
-            tokenizer = self._tokenizer(run)
+            tokenizer = self._subwords.tokenizer(run)
             counts = write_pair_store(
                 run.path / PAIRS_FILE,
                 aligned_lines(source, target),
@@ -102,19 +97,7 @@ class Translation:
 
     def build(self, run: RunDirectory) -> keras.Model:
         keras.utils.set_random_seed(self._options["seed"])
-        size = self._tokenizer(run).vocabulary_size
-        return RNNSearch(
-            size,
-            size,
-            embedding_dim=self._options["embedding_dim"],
-            encoder_units=self._options["encoder_units"],
-            decoder_units=self._options["decoder_units"],
-            attention_units=self._options["decoder_units"],
-            readout_units=self._options["embedding_dim"],
-            tie_embeddings=True,
-            share_embeddings=True,
-            dropout=self._options["dropout"],
-        )
+        return self._build(self._subwords.tokenizer(run).vocabulary_size, self._options)
 
     def batches(self, run: RunDirectory) -> tf.data.Dataset:
         store = PairStore(run.path / PAIRS_FILE)
@@ -130,33 +113,61 @@ class Translation:
         return projected_token_objective(self._options["label_smoothing"])
 
     def text_model(self, model: keras.Model, run: RunDirectory) -> TextModel:
-        tokenizer, longest = self._tokenizer(run), self._options["max_tokens"]
-        return TextModel(model, tokenizer, tokenizer, longest, longest)
+        tokenizer, longest = self._subwords.tokenizer(run), self._options["max_tokens"]
+        return TextModel(
+            model, tokenizer, tokenizer, longest, longest, exported=self._subwords.exported
+        )
+
+    def validation_texts(self, count: int | None = None) -> tuple[list[str], list[str]]:
+        """The first sources and targets of the validation text."""
+        return _texts(self._corpus.validation(), count)
 
     def validate(self, text_model: TextModel) -> dict[str, float]:
-        quality = _quality(text_model, *self._corpus.validation())
+        """Scores of bounded answers: a model that has learned little would go on to the limit."""
+        files = self._corpus.validation()
+        quality = self._quality(_bounded_answers, text_model, files, self.validation_pairs)
         return {"bleu": quality["bleu"], "chrf": quality["chrf"]}
 
     def evaluate(self, text_model: TextModel) -> dict[str, float | str]:
         found = {}
         for name, files in self._corpus.tests().items():
-            quality = _quality(text_model, *files)
+            quality = self._quality(TextModel.answer, text_model, files)
             found.update({f"{name} {metric}": value for metric, value in quality.items()})
         return found
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
         return plot_alignments(text_model.alignments(texts))
 
-    def _tokenizer(self, run: RunDirectory) -> SubwordTokenizer:
-        return SubwordTokenizer(read_subword_model(run.path))
+    def _quality(
+        self,
+        answer: Callable[[TextModel, list[str], int], Iterator[str]],
+        text_model: TextModel,
+        files: tuple[Path, Path],
+        pairs: int | None = None,
+    ) -> dict:
+        """Translate a file and score it; empty lines are translated like any other."""
+        sources, references = _texts(files, pairs)
+        by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
+        answers = answer(text_model, [sources[row] for row in by_length], 128)
+        translated = dict(zip(by_length, answers, strict=True))
+        return translation_quality(
+            [translated[row] for row in range(len(sources))],
+            self._subwords.words(references),
+            self._subwords.tokenized,
+        )
 
 
-def _quality(text_model: TextModel, source: Path, target: Path) -> dict:
-    """Translate a file and score it; empty lines are translated like any other."""
-    sources, references = zip(
-        *((s or "", t or "") for s, t in aligned_lines(source, target)), strict=True
-    )
-    by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    answers = text_model.answer([sources[row] for row in by_length], batch_size=128)
-    translated = dict(zip(by_length, answers, strict=True))
-    return translation_quality([translated[row] for row in range(len(sources))], references)
+def _texts(files: tuple[Path, Path], count: int | None) -> tuple[list[str], list[str]]:
+    """The first sources and targets of two files; a line too long to be read is empty."""
+    lines = ((source or "", target or "") for source, target in aligned_lines(*files))
+    sources, targets = zip(*islice(lines, count), strict=True)
+    return list(sources), list(targets)
+
+
+def _bounded_answers(text_model: TextModel, texts: list[str], batch_size: int) -> Iterator[str]:
+    """Answers of at most twice as many tokens as the text has, and ten."""
+    for start in range(0, len(texts), batch_size):
+        batch = tf.constant(texts[start : start + batch_size])
+        lengths = tf.cast(text_model.source_tokenizer.tokenize(batch).row_lengths(), tf.int32)
+        for answer in text_model.translate_bounded(batch, 2 * lengths + 10)["text"].numpy():
+            yield answer.decode()

@@ -1,13 +1,22 @@
-"""The translation recipes by name: their corpora and what a person may set."""
+"""The translation recipes by name: their corpora, their models and what a person may set."""
 
+from keras_attn.errors import UserError
 from keras_attn.recipes.file_corpus import FileCorpus
-from keras_attn.recipes.multi30k_corpus import Multi30kCorpus
-from keras_attn.recipes.translation import Translation
+from keras_attn.recipes.multi30k_corpus import Multi30kCorpus, Multi30kPieceCorpus
+from keras_attn.recipes.translation import Corpus, Translation
+from keras_attn.recipes.translation_models import ARCHITECTURES, SCHEDULES
+from keras_attn.recipes.translation_subwords import LearnedSubwords, PublishedPieces, Subwords
 
+VOCABULARY_SIZE = 8_000
 MULTI30K_SAMPLES = (
     "A man in an orange hat starring at something.",
     "Two dogs are playing in the snow.",
     "A little girl climbing into a wooden playhouse.",
+)
+PIECE_SAMPLES = (
+    "a man in an orange hat star@@ ring at something .",
+    "two dogs are playing in the snow .",
+    "a little girl climbing into a wooden play@@ house .",
 )
 
 
@@ -16,13 +25,65 @@ def translation(
     target: str | None = None,
     validation_source: str | None = None,
     validation_target: str | None = None,
-    **options,
+    **settings,
 ) -> Translation:
-    """RNNsearch on the user's own aligned files; the options are those of `Translation`."""
+    """The user's own aligned files; `model` names one of `ARCHITECTURES`, by default rnnsearch.
+
+    The other settings are `vocabulary_size` and the options of the model.
+    """
     corpus = FileCorpus(source, target, validation_source, validation_target)
-    return Translation("translation", corpus, {**corpus.settings, **options})
+    model, subwords, options = _parts(settings)
+    settings = {**corpus.settings, **settings}
+    return _recipe("translation", corpus, subwords, model, settings, options)
 
 
-def multi30k_rnnsearch(**options) -> Translation:
-    """RNNsearch from English to German on Multi30k; the options are those of `Translation`."""
-    return Translation("multi30k-rnnsearch", Multi30kCorpus(), options, MULTI30K_SAMPLES)
+def multi30k_rnnsearch(**settings) -> Translation:
+    """RNNsearch from English to German on Multi30k's raw text."""
+    return _multi30k("rnnsearch", settings)
+
+
+def multi30k_transformer(**settings) -> Translation:
+    """The Transformer from English to German on Multi30k's raw text."""
+    return _multi30k("transformer", settings)
+
+
+def multi30k_pieces(model: str = "transformer", **options) -> Translation:
+    """English to German on Multi30k in the pieces of Wu et al. 2021, for their published scores."""
+    name, settings = "multi30k-pieces", {"model": model, **options}
+    options = {"max_tokens": 64, **options}  # the longest sentence has 52
+    corpus, subwords = Multi30kPieceCorpus(), PublishedPieces()
+    return _recipe(name, corpus, subwords, model, settings, options, PIECE_SAMPLES)
+
+
+def _multi30k(model: str, settings: dict) -> Translation:
+    _, subwords, options = _parts(settings)
+    return _recipe(
+        f"multi30k-{model}", Multi30kCorpus(), subwords, model, settings, options, MULTI30K_SAMPLES
+    )
+
+
+def _parts(settings: dict) -> tuple[str, Subwords, dict]:
+    """The model, the subwords and the model's options."""
+    options = dict(settings)
+    model = options.pop("model", "rnnsearch")
+    return model, LearnedSubwords(options.pop("vocabulary_size", VOCABULARY_SIZE)), options
+
+
+def _recipe(
+    name: str,
+    corpus: Corpus,
+    subwords: Subwords,
+    model: str,
+    settings: dict,
+    options: dict,
+    samples: tuple[str, ...] = (),
+) -> Translation:
+    if model not in ARCHITECTURES:
+        raise UserError(f"There is no model {model!r}; there are {', '.join(ARCHITECTURES)}.")
+    architecture = ARCHITECTURES[model]
+    for option in options:
+        if option not in architecture.defaults:
+            raise UserError(f"The model {model} takes no --{option.replace('_', '-')}.")
+    if (schedule := options.get("schedule", "linear")) not in SCHEDULES:
+        raise UserError(f"There is no schedule {schedule!r}; there are {', '.join(SCHEDULES)}.")
+    return Translation(name, corpus, subwords, architecture, settings, options, samples)

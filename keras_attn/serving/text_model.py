@@ -9,6 +9,8 @@ import tensorflow as tf
 from keras_attn.decoding import arguments, beam_search, greedy_search
 from keras_attn.text import END, PADDING, START
 
+SIGNATURES = ("serving_default", "bounded", "attention", "tokens")
+
 
 class TextModel:
     """Joins a sequence model, two tokenizers and a search into functions of strings.
@@ -28,10 +30,11 @@ class TextModel:
         beam_width: hypotheses kept at every step; 1 is greedy search.
         length_penalty: alpha of the beam's scores.
         n_best: how many answers a beam returns; by default `beam_width`.
+        exported: names of the signatures that an export has; by default all.
 
     Raises:
         ValueError: if the width is below 1, `n_best` not between 1 and the width, the length
-            penalty no finite number, or given without a beam.
+            penalty no finite number, or given without a beam, or a signature unknown.
 
     Example:
         >>> text_model = TextModel(model, tokenizer, tokenizer, 64, 16)
@@ -49,12 +52,15 @@ class TextModel:
         beam_width: int = 1,
         length_penalty: float = 0.0,
         n_best: int | None = None,
+        exported: Sequence[str] = SIGNATURES,
     ):
+        _check_signatures(exported)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
         self.max_length = max_length
+        self.exported = tuple(exported)
         self.beam_width = arguments.static_integer_at_least(beam_width, 1, "beam_width")
         self.length_penalty = arguments.number(length_penalty, "length_penalty")
         n_best = self.beam_width if n_best is None else n_best
@@ -90,6 +96,7 @@ class TextModel:
             beam_width,
             length_penalty,
             n_best,
+            self.exported,
         )
 
     @property
@@ -100,30 +107,32 @@ class TextModel:
         return variables + [each for each in tokenizers if isinstance(each, tf.Module)]
 
     def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-        """What an exported model answers: `serving_default`, `bounded`, `attention`, `tokens`.
+        """What an exported model answers: those of `SIGNATURES` that are `exported`.
 
         `bounded` is `serving_default` with a second input `max_length`, a scalar or (B,), that cuts
         the answers earlier than the model would. It has a default value, but is a signature of its
         own: TensorFlow Serving fills defaults in for gRPC only, its REST interface and the loaded
         functions of TensorFlow insist on every input, and would refuse a bare text.
         """
-        return {
+        functions = {
             "serving_default": self.translate,
             "bounded": self.translate_bounded,
             "attention": self.align,
             "tokens": self.translate_tokens,
         }
+        return {name: functions[name] for name in self.exported}
 
     def warmup_requests(self) -> list[tuple[str, dict]]:
         """A request for every signature, for a server to trace before people ask."""
         text = np.array(["warm up"], object)
         tokens = {"ids": np.full([1, 2], END, np.int32), "lengths": np.array([1], np.int32)}
-        return [
-            ("serving_default", {"text": text}),
-            ("bounded", {"text": text, "max_length": np.int32(self.max_length)}),
-            ("attention", {"text": text}),
-            ("tokens", tokens),
-        ]
+        requests = {
+            "serving_default": {"text": text},
+            "bounded": {"text": text, "max_length": np.int32(self.max_length)},
+            "attention": {"text": text},
+            "tokens": tokens,
+        }
+        return [(name, requests[name]) for name in self.exported]
 
     def answer(self, texts: Iterable[str | bytes], batch_size: int = 64) -> Iterator[str]:
         """The answer to each text, in order; as many texts are read ahead as a batch holds."""
@@ -241,6 +250,13 @@ class TextModel:
         rows = tf.reshape(tokens, [-1, tf.shape(tokens)[2]])  # (B n, L)
         texts = self.target_tokenizer.detokenize(rows, tf.reshape(lengths, [-1]))
         return tf.reshape(texts, [tf.shape(lengths)[0], lengths.shape[1]])
+
+
+def _check_signatures(names: Sequence[str]) -> None:
+    if not names or not set(names) <= set(SIGNATURES):
+        raise ValueError(
+            f"The exported signatures are some of {SIGNATURES}. Received: exported={names!r}"
+        )
 
 
 def _check_search(beam_width: int, length_penalty: float, n_best: int) -> None:

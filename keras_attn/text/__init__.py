@@ -2,6 +2,7 @@
 
 from keras_attn.text.characters import CharacterTokenizer
 from keras_attn.text.normalization import normalize
+from keras_attn.text.pieces import PieceTokenizer
 from keras_attn.text.special_tokens import END, PADDING, START, UNKNOWN
 from keras_attn.text.subwords import SubwordTokenizer, first_merges, learn_subwords
 
@@ -11,6 +12,7 @@ __all__ = [
     "START",
     "UNKNOWN",
     "CharacterTokenizer",
+    "PieceTokenizer",
     "SubwordTokenizer",
     "first_merges",
     "learn_subwords",

@@ -58,6 +58,23 @@ def warmed_up_then_linear(peak: float, warmup_steps: int) -> Callable[[float, in
     return rate
 
 
+def warmed_up_then_inverse_square_root(
+    peak: float, warmup_steps: int
+) -> Callable[[float, int], float]:
+    """A learning rate that rises for so many steps and then falls with the root of the steps.
+
+    `rate(step) = peak * min(step / warmup_steps, sqrt(warmup_steps / step))`, whatever the budget.
+    With `peak = (d * warmup_steps) ** -0.5` it is the schedule of Vaswani et al. 2017, section 5.3,
+    for a model of width d: `d^-0.5 min(step^-0.5, step warmup_steps^-1.5)`.
+    """
+
+    def rate(used: float, step: int) -> float:
+        share = (step + 1) / warmup_steps
+        return peak * min(share, share**-0.5)
+
+    return rate
+
+
 class Pace(keras.callbacks.Callback):
     """Sets the learning rate before every step and ends training when the budget is used up.
 

@@ -15,14 +15,15 @@ from keras_attn.training.files import written_whole
 def save_checkpoint(
     path: str | os.PathLike,
     model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
+    optimizer: keras.optimizers.Optimizer | None,
     progress: Mapping[str, float],
 ) -> None:
     """Write weights, dropout seeds, the optimiser's state and the progress, whole or not at all.
 
     Args:
         path: the file, `.npz`.
-        model, optimizer: what is trained; the optimiser has been built.
+        model, optimizer: what is trained; the optimiser has been built. Without one the checkpoint
+            holds the model alone, to be used and not to be trained on.
         progress: numbers that say how far the run is, `{"step": 100}` for example.
 
     Raises:

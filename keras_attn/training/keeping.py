@@ -19,6 +19,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
         validate: returns metrics; the first, higher is better, decides which checkpoint is best.
         validations: how often a whole budget is validated, the last time at its end.
         best: the best value of the sessions before.
+        stale: how many validations of the sessions before have passed since then.
+        patience: training ends after so many validations without a better one; None for never.
         report: called with a line to show.
         every_seconds: the longest time between two checkpoints.
     """
@@ -30,6 +32,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
         validate: Callable[[], dict[str, float]],
         validations: int,
         best: float = float("-inf"),
+        stale: int = 0,
+        patience: int | None = None,
         report: Callable[[str], None] = print,
         every_seconds: float = 60.0,
     ):
@@ -39,6 +43,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._validate = validate
         self._validations = validations
         self._best = best
+        self._stale = stale
+        self._patience = patience
         self._report = report
         self._every_seconds = every_seconds
 
@@ -64,10 +70,14 @@ class KeepCheckpoints(keras.callbacks.Callback):
         line = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self._report(f"step {self._pace.step}: {line}")
         score = next(iter(metrics.values()))
+        self._stale += 1
         if score > self._best:
-            self._best = score
+            self._best, self._stale = score, 0
             self._save(self._run.best_checkpoint)
         self._save_last()
+        if self._patience is not None and self._stale >= self._patience:
+            self._report(f"stopped: no better than {self._best:.4f} for {self._stale} validations")
+            self.model.stop_training = True
 
     def _save_last(self):
         self._save(self._run.last_checkpoint)
@@ -78,5 +88,6 @@ class KeepCheckpoints(keras.callbacks.Callback):
             "step": self._pace.step,
             "seconds": self._pace.seconds,
             "best": self._best,
+            "stale": self._stale,
         }
         save_checkpoint(path, self.model, self.model.optimizer, progress)

@@ -24,6 +24,8 @@ class RunDirectory:
         self.path = Path(path)
         self.last_checkpoint = self.path / "last.npz"
         self.best_checkpoint = self.path / "best.npz"
+        self.average_checkpoint = self.path / "average.npz"
+        self.history = self.path / "history.jsonl"
 
     @property
     def exists(self) -> bool:
@@ -82,6 +84,11 @@ class RunDirectory:
         print(line, file=sys.stderr)
         with (self.path / "log.txt").open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
+
+    def record(self, entry: dict) -> None:
+        """Add a line to `history.jsonl`, what the validations found."""
+        with self.history.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
 
     def write_json(self, name: str, content) -> None:
         with written_whole(self.path / name) as file:

@@ -4,10 +4,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from decoding_model import DecodingTransformer
 
 from keras_attn.decoding import beam_search, greedy_search
-from keras_attn.models import RNNSearch
+from keras_attn.models import RNNSearch, Transformer
 
 SOURCES, SOURCE_LENGTH, LENGTH, VOCABULARY = 200, 7, 9, 12
 START, END = 1, 2
@@ -25,7 +24,7 @@ def rnn_search(cell):
 MODELS = {
     "gru": lambda: rnn_search("gru"),
     "lstm": lambda: rnn_search("lstm"),
-    "transformer": lambda: DecodingTransformer(VOCABULARY, 16, 2, 24, 1, 2, LENGTH),
+    "transformer": lambda: Transformer(VOCABULARY, VOCABULARY, 16, 2, 24, 1, 2, max_length=LENGTH),
 }
 
 

@@ -1,16 +1,22 @@
 """The translation recipe on a corpus of a few lines: numbers in words to digits."""
 
+import json
 import random
+import shutil
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
+from keras_attn.analysis import sentence_maps
 from keras_attn.cli import main
-from keras_attn.recipes import make_recipe
+from keras_attn.errors import UserError
+from keras_attn.recipes import make_recipe, require_recipe
 from keras_attn.recipes.run import load, train
+from keras_attn.recipes.translation_models import ARCHITECTURES
 from keras_attn.serving import export
-from keras_attn.training import Budget, RunDirectory
+from keras_attn.training import Budget, RunDirectory, save_checkpoint
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 STEPS = 400
@@ -62,6 +68,31 @@ def run(settings, tmp_path_factory):
     return run
 
 
+SMALL_TRANSFORMER = {
+    "model": "transformer",
+    "dim": 48,
+    "num_heads": 2,
+    "intermediate_dim": 64,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "dropout": 0.0,
+    "learning_rate": 1e-2,
+    "warmup_steps": 20,
+    "batch_tokens": 600,
+}
+
+
+@pytest.fixture(scope="module")
+def transformer_run(settings, tmp_path_factory):
+    """A run that was stopped on its way and went on."""
+    run = RunDirectory(tmp_path_factory.mktemp("transformer") / "run")
+    for steps in (150, 300):
+        recipe = make_recipe("translation", **settings, **SMALL_TRANSFORMER)
+        recipe.validations = 3
+        assert train(recipe, run, Budget(steps=steps), tensorboard=run.path / "curves") is None
+    return run
+
+
 def _run(*arguments, **options):
     return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
 
@@ -81,6 +112,111 @@ def test_a_few_seconds_of_training_translate_new_sentences(run):
     assert found["validation bleu"] > 50
     assert "version:" in found["validation bleu_signature"]
     assert found["validation chrf"] > 50
+
+
+def test_a_transformer_learns_the_same_and_goes_on_where_it_stopped(transformer_run):
+    recipe, text_model = load(transformer_run)
+    assert recipe.evaluate(text_model)["validation bleu"] > 50
+    entries = [json.loads(line) for line in transformer_run.history.read_text().splitlines()]
+    assert [entry["step"] for entry in entries] == [50, 100, 150, 150, 200, 300, 300]
+    assert [entry.get("averaged") for entry in entries] == [None] * 3 + [10] + [None] * 2 + [10]
+    assert list((transformer_run.path / "curves").glob("events*"))
+
+
+def test_the_better_of_best_and_average_is_loaded(transformer_run, tmp_path):
+    run = RunDirectory(shutil.copytree(transformer_run.path, tmp_path / "run"))
+    _, text_model = load(run)
+    marked = text_model.model.weights[0].shape
+    for average, best, expected in ((2.0, 1.0, 7.0), (1.0, 2.0, 8.0), (1.0, 1.0, 7.0)):
+        scores = ((run.average_checkpoint, average, 7.0), (run.best_checkpoint, best, 8.0))
+        for path, score, value in scores:
+            text_model.model.weights[0].assign(np.full(marked, value))
+            save_checkpoint(path, text_model.model, None, {"best": score})
+        assert float(load(run)[1].model.weights[0][0, 0]) == expected
+
+
+def test_heads_are_scored_and_drawn_on_the_command_line(transformer_run, run, tmp_path):
+    picture = tmp_path / "heads.png"
+    options = ["--attention", "memory", "--sentences", 20, "--output", picture, "one two three"]
+    shown = _run("heads", "--run", transformer_run.path, *options).stdout.splitlines()
+    assert [line.split(":")[0] for line in shown[:2]] == [
+        "memory block 1 head 1",
+        "memory block 1 head 2",
+    ]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "without heads" in _one_sentence(_run("heads", "--run", run.path))
+
+
+def test_maps_of_heads_have_the_tokens_of_their_sentences(transformer_run):
+    _, text_model = load(transformer_run)
+    maps = sentence_maps(text_model, ["one two", "nine"], ["eins zwei", "neun"])
+    queries, keys, weights = maps["memory"][0][1]
+    assert "".join(keys) == "▁nine</s>"
+    assert "".join(queries) == "<s>▁neun"
+    assert weights.shape == (2, len(queries), len(keys))
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+    queries, keys, weights = maps["decoder"][0][0]
+    assert queries == keys
+    np.testing.assert_array_equal(np.triu(weights[0], 1), 0)
+
+
+def test_training_ends_early_when_it_gets_no_better(settings, tmp_path):
+    recipe = make_recipe("translation", **settings, **SMALL_TRANSFORMER)
+    recipe.validations, recipe.validate = 5, lambda text_model: {"bleu": 1.0}
+    run = RunDirectory(tmp_path / "run")
+    assert train(recipe, run, Budget(steps=20), patience=2) is None
+    steps = [json.loads(line)["step"] for line in run.history.read_text().splitlines()]
+    assert steps == [4, 8, 12, 12]
+    assert train(recipe, run, Budget(steps=20), patience=2) is None  # it stays ended
+    assert len(run.history.read_text().splitlines()) == len(steps)
+
+
+def test_published_pieces_are_scored_as_words_and_exported_as_ids(tmp_path, monkeypatch):
+    _write_pieces(tmp_path / "data" / "multi30k_bpe_wu2021" / "en-de")
+    monkeypatch.setenv("KERAS_ATTN_DATA", str(tmp_path / "data"))
+    small = {name: value for name, value in SMALL_TRANSFORMER.items() if name != "model"}
+    recipe, run = make_recipe("multi30k-pieces", **small), RunDirectory(tmp_path / "run")
+    recipe.validations = 1
+    assert train(recipe, run, Budget(steps=300)) is None
+    recipe, text_model = load(run)
+    found = recipe.evaluate(text_model)
+    assert found["test2016 bleu"] > 50
+    assert "case:lc" in found["test2016 bleu_signature"]
+    assert "tok:none" in found["test2016 bleu_signature"]
+    (answer,) = text_model.answer(["pul@@ ley two pul@@ ley two"])
+    assert set(answer.split()) <= {"rolle", "zwei"}
+    served = tf.saved_model.load(str(export(text_model, tmp_path / "models")))
+    assert list(served.signatures) == ["tokens"]
+
+
+def _write_pieces(directory):
+    directory.mkdir(parents=True)
+    generator = random.Random(3)
+    for split, lines in (("train", 500), ("valid", 20), ("test.2016", 20)):
+        texts = [generator.choices([0, 1], k=4) for _ in range(lines)]
+        for language, words in (("en", ["pul@@ ley", "two"]), ("de", ["rol@@ le", "zwei"])):
+            text = "".join(" ".join(words[word] for word in line) + "\n" for line in texts)
+            (directory / f"{split}.{language}").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": "gnmt"}, "There is no model 'gnmt'; there are rnnsearch, transformer"),
+        ({"model": "transformer", "encoder_units": 3}, "transformer takes no --encoder-units"),
+        ({"num_heads": 2}, "rnnsearch takes no --num-heads"),
+        ({"schedule": "cosine"}, "no schedule 'cosine'; there are linear, inverse_square_root"),
+    ],
+    ids=["model", "other model", "default model", "schedule"],
+)
+def test_options_that_do_not_fit_the_model_are_one_sentence(settings, options, words):
+    with pytest.raises(UserError, match=words):
+        make_recipe("translation", **settings, **options)
+
+
+def test_every_option_of_a_model_can_be_set():
+    for model, recipe in (("rnnsearch", "multi30k-rnnsearch"), ("transformer", "multi30k-pieces")):
+        require_recipe(recipe, ARCHITECTURES[model].defaults)
 
 
 def test_the_exported_translator_takes_raw_text_and_gives_raw_text(run, tmp_path):

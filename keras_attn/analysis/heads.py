@@ -1,0 +1,207 @@
+"""What attention heads do: which of them are positional, copying or uniform, and their maps."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_attn.analysis.fonts import token_families
+
+POSITIONAL = 0.5  # mean weight at one distance
+COPYING = 0.5  # mean weight at keys that are the query's own token
+UNIFORM = 0.9  # mean entropy as a share of the largest possible
+
+
+@dataclass(frozen=True)
+class HeadScores:
+    """How a head attends on average over sentences.
+
+    Attributes:
+        offset: the distance from query to key, -1 the token before, that has the most weight.
+        positional: the mean weight at that distance, over the queries that have a key there.
+        copying: the mean weight at keys with the same token as the query, the query's own position
+            left out, over the queries that have such a key; NaN if no query has.
+        uniform: the mean entropy over the logarithm of the number of visible keys, over the queries
+            with at least two.
+    """
+
+    offset: int
+    positional: float
+    copying: float
+    uniform: float
+
+    @property
+    def kind(self) -> str:
+        """`positional`, `copying`, `uniform` or `other`, the first that its score reaches."""
+        if self.positional >= POSITIONAL:
+            return "positional"
+        if self.copying >= COPYING:
+            return "copying"
+        return "uniform" if self.uniform >= UNIFORM else "other"
+
+    @property
+    def described(self) -> str:
+        """The kind with the score that decided it."""
+        number = {
+            "positional": f" {self.offset:+d}: {self.positional:.2f}",
+            "copying": f": {self.copying:.2f}",
+            "uniform": f": {self.uniform:.2f}",
+            "other": f", most at {self.offset:+d}: {self.positional:.2f}",
+        }
+        return self.kind + number[self.kind]
+
+
+def score_heads(
+    examples: Iterable[tuple[Sequence, Sequence, np.ndarray]], longest_offset: int = 8
+) -> list[HeadScores]:
+    """Score the heads of one attention over sentences.
+
+    Args:
+        examples: `(query_tokens, key_tokens, weights)` for each sentence without padding, the
+            weights (N, T, S). Tokens are compared, so that ids do as well as texts. A key with no
+            weight in any head counts as hidden from the query.
+        longest_offset: distances from `-longest_offset` to `longest_offset` are looked at.
+
+    Returns:
+        A `HeadScores` for each head.
+
+    Raises:
+        ValueError: if there is no sentence, or weights do not fit their tokens.
+
+    Example:
+        >>> before = np.eye(4, k=-1)[None]  # one head, (1, 4, 4)
+        >>> before[0, 0, 0] = 1.0
+        >>> score_heads([("abcd", "abcd", before)])[0]
+        HeadScores(offset=-1, positional=1.0, copying=nan, uniform=0.0)
+
+    Reference:
+        Voita et al. 2019, "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
+        Lifting, the Rest Can Be Pruned".
+    """
+    offsets = np.arange(-longest_offset, longest_offset + 1)
+    totals = None
+    for queries, keys, weights in examples:
+        weights = np.asarray(weights, np.float64)
+        if weights.ndim != 3 or weights.shape[1:] != (len(queries), len(keys)):
+            raise ValueError(
+                "Weights have the axes heads, queries, keys: "
+                f"(N, {len(queries)}, {len(keys)}). Received: weights.shape={weights.shape}"
+            )
+        found = _Totals.of(queries, keys, weights, offsets)
+        totals = found if totals is None else totals + found
+    if totals is None:
+        raise ValueError("There is no sentence to score heads with. Received: examples=[]")
+    return totals.scores(offsets)
+
+
+@dataclass
+class _Totals:
+    """Sums over queries and how many of them, for every head: (N, offsets), (N,) or a number."""
+
+    at_offset: np.ndarray
+    with_offset: np.ndarray
+    copied: np.ndarray
+    with_copy: float
+    entropy: np.ndarray
+    with_choice: float
+
+    @classmethod
+    def of(cls, queries, keys, weights, offsets) -> "_Totals":
+        visible = (weights > 0).any(axis=0)  # (T, S)
+        distance = np.arange(len(keys))[None] - np.arange(len(queries))[:, None]
+        at_offset = [(weights * (distance == offset)).sum((1, 2)) for offset in offsets]
+        with_offset = [((distance == offset) & visible).sum() for offset in offsets]
+        same = np.array([[query == key for key in keys] for query in queries], bool)
+        same = same.reshape(distance.shape) & (distance != 0) & visible
+        choices = visible.sum(axis=1)  # (T,)
+        entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum(axis=2)  # (N, T)
+        shares = entropy[:, choices > 1] / np.log(choices[choices > 1])
+        return cls(
+            np.stack(at_offset, axis=1),
+            np.array(with_offset, float),
+            (weights * same).sum((1, 2)),
+            float(same.any(axis=1).sum()),
+            shares.sum(axis=1),
+            float((choices > 1).sum()),
+        )
+
+    def __add__(self, other: "_Totals") -> "_Totals":
+        return _Totals(
+            *(mine + others for mine, others in zip(_values(self), _values(other), strict=True))
+        )
+
+    def scores(self, offsets) -> list[HeadScores]:
+        # A distance that few queries have says little: it must occur half as often as any other.
+        usual = self.with_offset >= 0.5 * self.with_offset.max()
+        means = np.where(usual, self.at_offset / np.maximum(self.with_offset, 1), -1.0)
+        best = means.argmax(axis=1)
+        return [
+            HeadScores(
+                int(offsets[place]),
+                round(float(means[head, place]), 6),
+                round(float(self.copied[head] / self.with_copy), 6) if self.with_copy else np.nan,
+                round(float(self.entropy[head] / max(self.with_choice, 1.0)), 6),
+            )
+            for head, place in enumerate(best)
+        ]
+
+
+def _values(totals: _Totals) -> list:
+    return list(vars(totals).values())
+
+
+def plot_heads(
+    queries: Sequence[str],
+    keys: Sequence[str],
+    blocks: Sequence[np.ndarray],
+    scores: Sequence[Sequence[HeadScores]] | None = None,
+):
+    """The maps of all heads for a sentence: a row for each block, a column for each head.
+
+    Args:
+        queries, keys: the tokens, from top to bottom and from left to right.
+        blocks: weights (N, T, S) of each block.
+        scores: what `score_heads` found for each block; the titles say it.
+
+    Returns:
+        A `matplotlib.figure.Figure`; write it with `keras_attn.analysis.save_figure`.
+
+    Raises:
+        ValueError: if there is no block, or weights do not fit the tokens.
+
+    Reference:
+        Vaswani et al. 2017, figures 3 to 5.
+    """
+    from matplotlib.figure import Figure
+
+    if not len(blocks):
+        raise ValueError("There is no block to plot. Received: blocks=[]")
+    for weights in blocks:
+        if np.ndim(weights) != 3 or np.shape(weights)[1:] != (len(queries), len(keys)):
+            raise ValueError(
+                f"Weights have the axes heads, queries, keys: (N, {len(queries)}, {len(keys)}). "
+                f"Received: weights.shape={np.shape(weights)}"
+            )
+    rows, columns = len(blocks), max(len(weights) for weights in blocks)
+    side = max(1.6, 0.13 * max(len(queries), len(keys)))  # inches
+    figure = Figure(figsize=(columns * side + 1, rows * (side + 0.35) + 1), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    families = list(token_families())
+    for row, weights in enumerate(blocks):
+        for column, axes in enumerate(grid[row]):
+            if column >= len(weights):
+                axes.set_axis_off()
+                continue
+            axes.imshow(weights[column], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+            axes.set_title(_title(row, column, scores), fontsize=7)
+            axes.tick_params(length=0, labelsize=5)
+            axes.set_yticks(range(len(queries)), queries if column == 0 else [], family=families)
+            axes.set_xticks(
+                range(len(keys)), keys if row == rows - 1 else [], rotation=90, family=families
+            )
+    return figure
+
+
+def _title(block: int, head: int, scores) -> str:
+    title = f"block {block + 1}, head {head + 1}"
+    return title if scores is None else f"{title}\n{scores[block][head].described}"

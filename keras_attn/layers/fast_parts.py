@@ -1,0 +1,29 @@
+"""Keras layers that a training step of a Transformer runs often, with the same results faster."""
+
+import keras
+import tensorflow as tf
+
+from keras_attn.ops.dropout import dropout
+from keras_attn.ops.layer_normalization import layer_normalization
+
+
+class LayerNormalization(keras.layers.LayerNormalization):
+    """`keras.layers.LayerNormalization` of the last axis by `ops.layer_normalization`."""
+
+    def call(self, inputs):
+        inputs = tf.convert_to_tensor(inputs)
+        return layer_normalization(inputs, self.gamma, self.beta, self.epsilon)
+
+
+class Dropout(keras.layers.Dropout):
+    """`keras.layers.Dropout` by `ops.dropout`: it drops others than Keras with the same seed."""
+
+    def call(self, inputs, training=False):
+        if not training or self.rate == 0:
+            return inputs
+        return dropout(tf.convert_to_tensor(inputs), self.rate, _int32(self.seed_generator.next()))
+
+
+def _int32(seed):
+    """A seed in the range of those that XLA takes; Keras' are of 64 bits."""
+    return tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)

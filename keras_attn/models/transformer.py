@@ -1,0 +1,354 @@
+"""The Transformer: an encoder-decoder of attention alone."""
+
+import keras
+from keras import ops
+
+from keras_attn.layers import (
+    LengthMask,
+    SinusoidalEmbedding,
+    TransformerDecoderBlock,
+    TransformerEncoderBlock,
+)
+from keras_attn.layers.fast_parts import Dropout, LayerNormalization
+
+POSITIONS = ("sinusoidal", "rotary")
+
+# Table 3 of the paper.
+PRESETS = {
+    "base": {"dim": 512, "num_heads": 8, "intermediate_dim": 2048, "dropout": 0.1},
+    "big": {"dim": 1024, "num_heads": 16, "intermediate_dim": 4096, "dropout": 0.3},
+}
+
+
+class EnterTransformer(keras.layers.Layer):
+    """Scaled embeddings, with positions added or not: `sqrt(d) e_t [+ p_t]` (sections 3.4, 3.5).
+
+    Args:
+        add_positions: whether sinusoidal positions are added.
+
+    Call arguments:
+        embedded: (B, T, d).
+        start_index: position of the first token.
+    """
+
+    def __init__(self, add_positions: bool, **kwargs):
+        super().__init__(**kwargs)
+        self._positions = SinusoidalEmbedding(dtype=self.dtype_policy) if add_positions else None
+
+    def call(self, embedded, start_index=0):
+        embedded = embedded * embedded.shape[-1] ** 0.5
+        if self._positions is None:
+            return embedded
+        return embedded + self._positions(embedded, start_index=start_index)
+
+    def compute_output_shape(self, embedded_shape):
+        return embedded_shape
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class Transformer(keras.Model):
+    """Encoder and decoder blocks of multi-head attention, embeddings shared with the output layer.
+
+    A token enters as `sqrt(d) E_y + p_t`, with dropout on the sum (sections 3.4, 3.5, 5.4); every
+    sublayer F is `Norm(x + Dropout(F(x)))` (section 3.1); the logits are `E h` (section 3.4).
+    The defaults are the paper's base model. `Transformer.preset` makes both of its models.
+
+    Pre-norm, `x + Dropout(F(Norm(x)))`, trains without a long warm-up and at higher rates; encoder
+    and decoder then end in a normalisation of their own. Rotary positions turn the queries and keys
+    of every self-attention, and nothing is added to the embeddings.
+
+    Args:
+        source_vocabulary_size: number of source ids.
+        target_vocabulary_size: number of target ids.
+        dim: width d of the model.
+        num_heads: heads of every attention.
+        intermediate_dim: width of the feed-forward networks.
+        encoder_layers: number of encoder blocks.
+        decoder_layers: number of decoder blocks.
+        num_key_value_heads: heads of the keys and values; `num_heads` if not given.
+        positions: "sinusoidal" as in the paper, or "rotary" (Su et al. 2021).
+        normalize_first: whether the blocks are pre-norm (Xiong et al. 2020).
+        dropout: share of the embedded inputs and of every sublayer's output dropped in training.
+        attention_dropout: share of the attention weights dropped in training; none in the paper.
+        tie_embeddings: whether the output layer's weights are the target embedding.
+        share_embeddings: whether source and target have one vocabulary and one embedding.
+        max_length: the most tokens that `step` can write, the size of its caches.
+
+    Call arguments, a dict:
+        source: (B, S) int32 ids; S >= 1.
+        source_lengths: (B,) int32; what lies beyond them is never read.
+        target: (B, T) int32 ids that the decoder is given: the start token, then the target
+            without its last token.
+
+    Returns:
+        logits (B, T, target_vocabulary_size), float32.
+
+    Raises:
+        ValueError: if the positions are unknown, the vocabularies of shared embeddings differ, or
+            the heads do not divide the width.
+
+    Example:
+        >>> model = Transformer(20, 20, dim=16, num_heads=2, intermediate_dim=32,
+        ...                     encoder_layers=1, decoder_layers=1)
+        >>> model({"source": keras.ops.ones((2, 5), "int32"),
+        ...        "source_lengths": keras.ops.array([5, 3]),
+        ...        "target": keras.ops.ones((2, 4), "int32")}).shape
+        (2, 4, 20)
+
+    Reference:
+        Vaswani et al. 2017, "Attention is all you need", https://arxiv.org/abs/1706.03762
+    """
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        dim: int = 512,
+        num_heads: int = 8,
+        intermediate_dim: int = 2048,
+        encoder_layers: int = 6,
+        decoder_layers: int = 6,
+        num_key_value_heads: int | None = None,
+        positions: str = "sinusoidal",
+        normalize_first: bool = False,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        tie_embeddings: bool = True,
+        share_embeddings: bool = True,
+        max_length: int = 256,
+        **kwargs,
+    ):
+        _check(positions, dim, num_heads)
+        if share_embeddings:
+            _check_shared(source_vocabulary_size, target_vocabulary_size)
+        self.settings = {
+            "source_vocabulary_size": source_vocabulary_size,
+            "target_vocabulary_size": target_vocabulary_size,
+            "dim": dim,
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "encoder_layers": encoder_layers,
+            "decoder_layers": decoder_layers,
+            "num_key_value_heads": num_key_value_heads,
+            "positions": positions,
+            "normalize_first": normalize_first,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "tie_embeddings": tie_embeddings,
+            "share_embeddings": share_embeddings,
+            "max_length": max_length,
+        }
+        layers = keras.layers
+        self.target_embedding = layers.ReversibleEmbedding(
+            target_vocabulary_size,
+            dim,
+            tie_weights=True,
+            embeddings_initializer=_unit_length(dim),
+            reverse_dtype="float32",
+            name="target_embedding",
+        )
+        self.source_embedding = (
+            self.target_embedding
+            if share_embeddings
+            else layers.Embedding(
+                source_vocabulary_size,
+                dim,
+                embeddings_initializer=_unit_length(dim),
+                name="source_embedding",
+            )
+        )
+        self.enter = EnterTransformer(positions == "sinusoidal", name="enter")
+        self.source_mask = LengthMask(name="source_mask")
+        self.dropout = Dropout(dropout, name="dropout")
+        block = {
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "num_key_value_heads": num_key_value_heads,
+            "rotary": True if positions == "rotary" else None,
+            "normalize_first": normalize_first,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+        }
+        self.encoder_blocks = [
+            TransformerEncoderBlock(**block, name=f"encoder_{index}")
+            for index in range(encoder_layers)
+        ]
+        self.decoder_blocks = [
+            TransformerDecoderBlock(**block, name=f"decoder_{index}")
+            for index in range(decoder_layers)
+        ]
+        self.encoder_norm = self.decoder_norm = None
+        if normalize_first:
+            self.encoder_norm = LayerNormalization(epsilon=1e-6, name="encoder_norm")
+            self.decoder_norm = LayerNormalization(epsilon=1e-6, name="decoder_norm")
+        self.output_projection = (
+            None
+            if tie_embeddings
+            else layers.Dense(
+                target_vocabulary_size, use_bias=False, dtype="float32", name="output_projection"
+            )
+        )
+
+        inputs = {
+            "source": keras.Input((None,), dtype="int32", name="source"),
+            "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
+            "target": keras.Input((None,), dtype="int32", name="target"),
+        }
+        super().__init__(inputs, self._predict(self.features(inputs)), **kwargs)
+
+    @classmethod
+    def preset(
+        cls, name: str, source_vocabulary_size: int, target_vocabulary_size: int, **changes
+    ) -> "Transformer":
+        """The paper's "base" or "big" model, untrained.
+
+        With its shared vocabulary of about 37,000 they have 63.1 and 214.2 million parameters; the
+        paper says 65 and 213 million.
+
+        Args:
+            name: of the model.
+            source_vocabulary_size, target_vocabulary_size: as above.
+            changes: settings that differ from the paper's.
+
+        Raises:
+            ValueError: if there is no model of that name.
+        """
+        if name not in PRESETS:
+            raise ValueError(f"The presets are {', '.join(PRESETS)}. Received: name={name!r}")
+        return cls(source_vocabulary_size, target_vocabulary_size, **{**PRESETS[name], **changes})
+
+    def features(self, inputs, training: bool | None = None):
+        """What the decoder makes of every target token, which the output layer reads: (B, T, d)."""
+        annotations, mask = self._annotate(inputs, training)
+        hidden = self._embed(self.target_embedding, inputs["target"], training=training)
+        for block in self.decoder_blocks:
+            hidden = block(hidden, annotations, memory_mask=mask, training=training)
+        return _normalized(self.decoder_norm, hidden)
+
+    @property
+    def output_table(self):
+        """The output layer's weights, (target_vocabulary_size, d)."""
+        if self.output_projection is None:
+            return self.target_embedding.embeddings
+        return ops.transpose(self.output_projection.kernel)
+
+    def attention_maps(self, inputs) -> dict:
+        """The weights of all heads for a batch, the target given as in a call.
+
+        Returns:
+            A dict of lists, a tensor for every block: `encoder` (B, N, S, S), `decoder`
+            (B, N, T, T) and `memory` (B, N, T, S), what the decoder reads of the source.
+        """
+        maps = {"encoder": [], "decoder": [], "memory": []}
+        mask = self.source_mask(inputs["source"], inputs["source_lengths"])
+        hidden = self._embed(self.source_embedding, inputs["source"])
+        for block in self.encoder_blocks:
+            hidden, weights = block(hidden, mask=mask, return_attention_scores=True)
+            maps["encoder"].append(weights)
+        annotations = _normalized(self.encoder_norm, hidden)
+        hidden = self._embed(self.target_embedding, inputs["target"])
+        for block in self.decoder_blocks:
+            hidden, weights, memory_weights = block(
+                hidden, annotations, memory_mask=mask, return_attention_scores=True
+            )
+            maps["decoder"].append(weights)
+            maps["memory"].append(memory_weights)
+        return maps
+
+    def encode(self, inputs) -> dict:
+        """The keys and values that every decoder block reads, (B, 2, S, Nkv, d / N), and the mask.
+
+        `inputs` has the keys `source` and `source_lengths` of a call.
+        """
+        annotations, mask = self._annotate(inputs, False)
+        projected = [block.project_memory(annotations, mask) for block in self.decoder_blocks]
+        return {"projected": projected, "mask": mask}
+
+    def initial_state(self, memory: dict) -> dict:
+        """Empty caches of `max_length` tokens, and the first position."""
+        batch_size = ops.shape(memory["mask"])[0]
+        length = self.settings["max_length"]
+        return {
+            "memory": memory,
+            "caches": [block.initial_cache(batch_size, length) for block in self.decoder_blocks],
+            "position": ops.zeros((batch_size,), "int32"),
+        }
+
+    def step(self, tokens, state: dict):
+        """One token each: tokens (B,) -> logits (B, V), the next state, alignment (B, S).
+
+        The alignment is the mean over the heads of the last block.
+        """
+        memory, position = state["memory"], state["position"]
+        # All examples are at one position: told as a scalar, it lets the caches change in place.
+        shared = ops.max(position, initial=0)
+        hidden = self._embed(self.target_embedding, tokens[:, None], shared)  # (B, 1, d)
+        caches = []
+        for block, cache, projected in zip(
+            self.decoder_blocks, state["caches"], memory["projected"], strict=True
+        ):
+            hidden, _, weights, cache = block(
+                hidden,
+                memory_cache=projected,
+                memory_mask=memory["mask"],
+                cache=cache,
+                cache_position=shared,
+                return_attention_scores=True,
+            )
+            caches.append(cache)
+        logits = self._predict(_normalized(self.decoder_norm, hidden)[:, 0])
+        state = {"memory": memory, "caches": caches, "position": position + 1}
+        return logits, state, ops.mean(weights[:, :, 0], axis=1)
+
+    def get_config(self):
+        return {**self.settings, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+    def _annotate(self, inputs, training):
+        """The encoder's outputs (B, S, d), and which of them exist (B, S)."""
+        mask = self.source_mask(inputs["source"], inputs["source_lengths"])
+        hidden = self._embed(self.source_embedding, inputs["source"], training=training)
+        for block in self.encoder_blocks:
+            hidden = block(hidden, mask=mask, training=training)
+        return _normalized(self.encoder_norm, hidden), mask
+
+    def _embed(self, embedding, ids, start_index=0, training=False):
+        embedded = self.enter(embedding(ids), start_index=start_index)
+        return self.dropout(embedded, training=training)
+
+    def _predict(self, features):
+        if self.output_projection is None:
+            return self.target_embedding(features, reverse=True)
+        return self.output_projection(features)
+
+
+def _unit_length(dim: int):
+    """Rows of length 1: scaled embeddings and the logits of a normalised h have the variance 1."""
+    return keras.initializers.RandomNormal(stddev=dim**-0.5)
+
+
+def _normalized(norm, hidden):
+    return hidden if norm is None else norm(hidden)
+
+
+def _check(positions, dim: int, num_heads: int) -> None:
+    if positions not in POSITIONS:
+        raise ValueError(
+            f"The positions are one of {', '.join(POSITIONS)}. Received: positions={positions!r}"
+        )
+    if dim % num_heads:
+        raise ValueError(
+            "The width of the model is shared out among the heads, whose number must divide it. "
+            f"Received: dim={dim}, num_heads={num_heads}"
+        )
+
+
+def _check_shared(source_size: int, target_size: int) -> None:
+    if source_size != target_size:
+        raise ValueError(
+            "Shared embeddings need one vocabulary for both sides. Received: "
+            f"source_vocabulary_size={source_size}, target_vocabulary_size={target_size}"
+        )

@@ -1,0 +1,90 @@
+"""How the text of a translation recipe becomes ids: subwords learned here, or published pieces."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Protocol
+
+import tensorflow as tf
+
+from keras_attn.data.aligned_text import aligned_lines
+from keras_attn.recipes.subword_file import SUBWORD_FILE, read_subword_model
+from keras_attn.serving.text_model import SIGNATURES
+from keras_attn.text.pieces import PieceTokenizer, joined
+from keras_attn.text.subwords import SubwordTokenizer, learn_subwords
+from keras_attn.training import RunDirectory
+from keras_attn.training.files import written_whole
+
+PIECES_FILE = "pieces.json"
+
+
+class Subwords(Protocol):
+    """A tokenizer that is made from the training text and kept in the run directory.
+
+    Attributes:
+        file: of the run directory.
+        tokenized: whether the text is lowercased and tokenised already, see `translation_quality`.
+        exported: the signatures that make sense for an exported model.
+    """
+
+    file: str
+    tokenized: bool
+    exported: tuple[str, ...]
+
+    def prepare(self, run: RunDirectory, source: Path, target: Path) -> None: ...
+
+    def tokenizer(self, run: RunDirectory): ...
+
+    def words(self, texts: list[str]) -> list[str]:
+        """The text of lines as it is scored."""
+
+
+class LearnedSubwords:
+    """One joint BPE, learned from raw text.
+
+    Args:
+        vocabulary_size: how many ids there are.
+    """
+
+    file = SUBWORD_FILE
+    tokenized = False
+    exported = SIGNATURES
+
+    def __init__(self, vocabulary_size: int):
+        self.vocabulary_size = vocabulary_size
+
+    def prepare(self, run: RunDirectory, source: Path, target: Path) -> None:
+        run.log(f"Learning {self.vocabulary_size} subwords from {source}, {target}")
+        lines = (line for pair in aligned_lines(source, target) for line in pair if line)
+        model = learn_subwords(lines, self.vocabulary_size)
+        with written_whole(run.path / SUBWORD_FILE) as file:
+            file.write(model)
+
+    def tokenizer(self, run: RunDirectory) -> SubwordTokenizer:
+        return SubwordTokenizer(read_subword_model(run.path))
+
+    def words(self, texts: list[str]) -> list[str]:
+        return texts
+
+
+class PublishedPieces:
+    """Text that was published lowercased, tokenised and cut into pieces.
+
+    How it was cut is not part of the model, so that an export answers ids only.
+    """
+
+    file = PIECES_FILE
+    tokenized = True
+    exported = ("tokens",)
+
+    def prepare(self, run: RunDirectory, source: Path, target: Path) -> None:
+        counts = Counter()
+        for pair in aligned_lines(source, target):
+            for line in pair:
+                counts.update((line or "").split())
+        run.write_json(PIECES_FILE, [piece for piece, _ in counts.most_common()])
+
+    def tokenizer(self, run: RunDirectory) -> PieceTokenizer:
+        return PieceTokenizer(run.read_json(PIECES_FILE))
+
+    def words(self, texts: list[str]) -> list[str]:
+        return [text.decode() for text in joined(tf.constant(texts)).numpy()]
