@@ -10,12 +10,8 @@ from keras_attn.layers.rotary_embedding import rotary_of
 from keras_attn.ops import cache as kv_cache
 from keras_attn.ops import masks
 from keras_attn.ops.angles import token_positions
-from keras_attn.ops.attention import (
-    attention_weights,
-    dot_product_attention,
-    scores_shape,
-    weighted_values,
-)
+from keras_attn.ops.attention import dot_product_attention, require_method
+from keras_attn.ops.attention_shapes import scores_shape
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -70,6 +66,8 @@ class MultiHeadAttention(keras.layers.Layer):
         kernel_constraint: Constraint of the kernels. Defaults to `None`.
         bias_constraint: Constraint of the biases. Defaults to `None`.
         seed: Seed of the dropout. Defaults to `None`.
+        method: How to attend, see `ops.dot_product_attention`: `"dense"`, `"blockwise"`, which
+            cannot return weights, or the better of the two by the sizes. Defaults to `"auto"`.
 
     Call arguments:
         query: (B|1, T, Dq); a batch of 1 is shared by all examples, as learned queries are.
@@ -137,6 +135,7 @@ class MultiHeadAttention(keras.layers.Layer):
         kernel_constraint=None,
         bias_constraint=None,
         seed: int | None = None,
+        method: str = "auto",
         **kwargs,
     ):
         _require_sizes(num_heads=num_heads, key_dim=key_dim)
@@ -149,6 +148,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}"
             )
         masks.require_window(window)
+        require_method(method)
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = num_heads
@@ -169,6 +169,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
         self.seed = seed
+        self.method = method
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape, key_shape=None):
@@ -297,14 +298,21 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         """Attend with projected heads, and project their outputs."""
         drops = self.dropout > 0 and training
-        weights = None
-        if drops or return_weights:
-            weights, value = attention_weights(query, key, value, mask, causal, window)
-            kept = self._dropout_layer(weights, training=training) if drops else weights
-            heads = weighted_values(kept, value)
-            weights = weights if query_mask is None else _clear_rows(weights, query_mask)
-        else:
-            heads = dot_product_attention(query, key, value, mask, causal, window)
+        heads = dot_product_attention(
+            query,
+            key,
+            value,
+            mask,
+            causal,
+            window,
+            method=self.method,
+            return_weights=return_weights,
+            dropout=self.dropout if drops else 0.0,
+            seed=self._dropout_layer.seed_generator.next() if drops else None,
+        )
+        heads, weights = heads if return_weights else (heads, None)
+        if return_weights and query_mask is not None:
+            weights = _clear_rows(weights, query_mask)
         seeing = masks.seeing_queries(scores_shape(query, key), mask, causal, window)
         return masks.clear_hidden(
             self._output_dense(heads), masks.combine(query_mask, seeing)
@@ -438,6 +446,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "kernel_constraint": constraints.serialize(self.kernel_constraint),
             "bias_constraint": constraints.serialize(self.bias_constraint),
             "seed": self.seed,
+            "method": self.method,
         }
 
 
