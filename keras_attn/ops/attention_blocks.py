@@ -206,9 +206,12 @@ def _kept(plan, blocks, weights, i, j):
     """1 / (1 - dropout) for the weights that are kept and 0 for the others, of blocks i and j."""
     fold_in = tf.random.experimental.stateless_fold_in
     seed = fold_in(fold_in(blocks.seed, i, "philox"), j, "philox")
-    # One algorithm, for a forward pass under XLA may meet a backward pass without.
-    uniform = tf.random.stateless_uniform(sizes(weights), seed, dtype=weights.dtype, alg="philox")
-    return tf.cast(uniform >= plan.dropout, weights.dtype) / (1 - plan.dropout)
+    # Integers, for of the floats XLA draws others, and one pass may be compiled and one not.
+    drawn = tf.random.stateless_uniform(
+        sizes(weights), seed, minval=None, maxval=None, dtype=tf.int32, alg="philox"
+    )
+    dropped_below = round(plan.dropout * 2**32) - 2**31
+    return tf.cast(drawn >= dropped_below, weights.dtype) / (1 - plan.dropout)
 
 
 def _array(blocks, element_shape, dtype):

@@ -11,9 +11,10 @@ from keras_attn.ops.compilation import compiles_blocks
 from keras_attn.ops.hand_gradient import with_gradient
 from keras_attn.ops.shapes import sizes
 
-BLOCK_SIZE = 256
-WINDOW_BLOCK_SIZE = 128
-"""A window covers parts of the blocks at its two ends, the less in vain the smaller they are."""
+LARGE_BLOCK, SMALL_BLOCK = 256, 128
+LONG = 2048
+"""Keys from which on large blocks pay. Of a block that a mask crosses a part is computed in vain,
+the less the smaller it is; with a window those are most blocks."""
 
 
 def blockwise_attention(
@@ -55,7 +56,8 @@ def blockwise_attention(
             `block_mask(query_block, key_block) -> visible` takes integer tensors (I, 1) and (1, J),
             the numbers of the blocks, and returns booleans (I, J). Query t lies in block
             t // block_size, key s in block s // block_size. Needs `block_size`.
-        block_size: queries and keys of a block. Defaults to 256, with a window to 128.
+        block_size: queries and keys of a block. Defaults to 256, with a window or less than 2048
+            keys to 128.
         dropout: probability that a weight is dropped; the others are divided by 1 - dropout.
         seed: two integers that decide, with the numbers of its blocks, which weights are dropped.
         jit_compile: whether XLA compiles the loops: `"auto"`, where that pays (see
@@ -100,7 +102,7 @@ def blockwise_attention(
     query, key, value = (tf.convert_to_tensor(x) for x in (query, key, value))
     require_shapes(query, key, value)
     masks.require_window(window)
-    size = _require_block_size(block_size, block_mask, window)
+    _require_block_size(block_size, block_mask)
     seed = None if dropout == 0 else seed_of(dropout, seed)
 
     shape = scores_shape(query, key)
@@ -112,22 +114,25 @@ def blockwise_attention(
     (_, queries, heads, features), (_, keys, groups, _) = sizes(query), sizes(key)
     query *= tf.cast(features**-0.5 if scale is None else scale, query.dtype)
 
-    counts = _count(queries, size), _count(keys, size)
-    first, count, order = _schedule(queries, keys, size, counts, causal, window, block_mask)
+    rows, columns = (block_size or _block_size(length, keys, window) for length in (queries, keys))
+    counts = _count(queries, rows), _count(keys, columns)
+    first, count, order = _schedule(
+        (queries, keys), (rows, columns), counts, causal, window, block_mask
+    )
     blocks = Blocks(
-        query=_to_blocks(query, groups, size, counts[0]),
-        key=_to_blocks(key, groups, size, counts[1]),
-        value=_to_blocks(value, groups, size, counts[1]),
+        query=_to_blocks(query, groups, rows, counts[0]),
+        key=_to_blocks(key, groups, columns, counts[1]),
+        value=_to_blocks(value, groups, columns, counts[1]),
         lengths=tf.stack([queries, keys]),
         first=first,
         count=count,
         order=order,
-        mask=None if mask is None else _padded_mask(mask, shape, groups, size, counts),
+        mask=_padded_mask(mask, shape, groups, (counts[0] * rows, counts[1] * columns)),
         seed=seed,
     )
-    padded = not isinstance(keys, int) or keys == 0 or keys % size != 0
+    padded = not isinstance(keys, int) or keys != counts[1] * columns
     plan = Plan(
-        query_size=size,
+        query_size=rows,
         causal=causal,
         window=window,
         padded=padded,
@@ -142,7 +147,7 @@ def blockwise_attention(
         compiles_blocks(jit_compile, blocks),
     )
     (outputs,) = run(blocks)
-    return _from_blocks(outputs, heads, size, queries)
+    return _from_blocks(outputs, heads, rows, queries)
 
 
 def seed_of(dropout, seed):
@@ -163,19 +168,26 @@ def seed_of(dropout, seed):
     return tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)
 
 
-def _require_block_size(block_size, block_mask, window) -> int:
+def _require_block_size(block_size, block_mask):
     if block_size is None and block_mask is not None:
         raise ValueError(
             "A `block_mask` tells blocks by their numbers, so it needs to know their size: pass "
             "block_size too. Received: block_size=None"
         )
-    if block_size is None:
-        return BLOCK_SIZE if window is None else WINDOW_BLOCK_SIZE
-    if not isinstance(block_size, int) or isinstance(block_size, bool) or block_size < 1:
+    sized = isinstance(block_size, int) and not isinstance(block_size, bool) and block_size > 0
+    if not (sized or block_size is None):
         raise ValueError(
             f"`block_size` must be a positive integer. Received: block_size={block_size!r}"
         )
-    return block_size
+
+
+def _block_size(length, keys, window) -> int:
+    """How many of `length` positions form a block, by what was measured on a CPU."""
+    short = window is not None or (isinstance(keys, int) and keys < LONG)
+    size = SMALL_BLOCK if short else LARGE_BLOCK
+    if not isinstance(length, int):
+        return size
+    return min(size, 2 ** max(length - 1, 0).bit_length())
 
 
 def _batch_size(query, key, value):
@@ -196,13 +208,14 @@ def _count(length, size):
     return max(count, 1) if isinstance(count, int) else tf.maximum(count, 1)
 
 
-def _schedule(queries, keys, size, counts, causal, window, block_mask):
+def _schedule(lengths, sizes_of_blocks, counts, causal, window, block_mask):
     """The blocks of keys to compute for each block of queries: first, count and order."""
-    start = tf.range(counts[0]) * size
-    end = tf.minimum(start + size, queries)
+    (queries, keys), (rows, columns) = lengths, sizes_of_blocks
+    start = tf.range(counts[0]) * rows
+    end = tf.minimum(start + rows, queries)
     first, _ = masks.key_range(start + keys - queries, keys, causal, window)
     _, after = masks.key_range(end - 1 + keys - queries, keys, causal, window)
-    first, after = first // size, -(-after // size)  # (I,)
+    first, after = first // columns, -(-after // columns)  # (I,)
     if block_mask is None:
         return first, tf.maximum(after - first, 0), None
     number = tf.range(counts[1])[None]  # (1, J)
@@ -230,17 +243,19 @@ def _from_blocks(x, heads, size, length):
     return tf.reshape(x, [batch, count * size, heads, features])[:, :length]
 
 
-def _padded_mask(mask, shape, groups, size, counts):
-    """(B|1, N|1, T|1, S|1) -> (B|1, G|1, N / G|1, I * size|1, J * size|1)."""
-    for axis in (1, 2, 3):
-        if mask.shape[axis] is None:
-            full = sizes(mask)
-            full[axis] = shape[axis]
-            mask = tf.broadcast_to(mask, full)
+def _padded_mask(mask, shape, groups, padded_lengths):
+    """(B|1, N|1, T|1, S|1) -> (B|1, G|1, N / G|1, I * P|1, J * Q|1)."""
+    if mask is None:
+        return None
     batch, heads, *lengths = sizes(mask)
-    for axis, length, count in zip((2, 3), lengths, counts, strict=True):
+    if None in mask.shape[1:]:
+        # An axis of unknown size may be of size 1.
+        known = zip(mask.shape[1:], shape[1:], strict=True)
+        heads, *lengths = (full if size is None else size for size, full in known)
+        mask = tf.broadcast_to(mask, [batch, heads, *lengths])
+    for axis, length, padded in zip((2, 3), lengths, padded_lengths, strict=True):
         if not (isinstance(length, int) and length == 1):
-            mask = _pad(mask, axis, count * size - length)
+            mask = _pad(mask, axis, padded - length)
     by_group = [1, 1] if heads == 1 else [groups, heads // groups]
     return tf.reshape(mask, [batch, *by_group, *sizes(mask)[2:]])
 
