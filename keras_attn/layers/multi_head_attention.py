@@ -346,7 +346,7 @@ class MultiHeadAttention(keras.layers.Layer):
         memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
         return ops.stack([self._key_dense(memory), self._value_dense(memory)], axis=1)
 
-    def attend(self, query, memory, mask=None, query_mask=None, training=None):
+    def attend(self, query, memory, mask=None, query_mask=None, training=None, return_weights=True):
         """Attend to a memory from `project_memory`.
 
         Args:
@@ -355,6 +355,7 @@ class MultiHeadAttention(keras.layers.Layer):
             mask: Boolean (B, S), (B|1, T, S) or (B|1, N|1, T, S), True where a query may attend.
             query_mask: Boolean (B, T): queries that exist.
             training: Whether to apply dropout.
+            return_weights: Whether to return the weights, or None in their place.
 
         Returns:
             Output (B, T, features) and weights (B, N, T, S).
@@ -362,7 +363,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query = masks.clear_padding(ops.cast(query, self.compute_dtype), query_mask, "query_mask")
         return self._attend(
             self._query_dense(query), memory[:, 0], memory[:, 1], query_mask, mask,
-            causal=False, window=None, training=training, return_weights=True,
+            causal=False, window=None, training=training, return_weights=return_weights,
         )  # fmt: skip
 
     def _scores_shape(self, query, key):

@@ -8,6 +8,8 @@ from keras_attn.ops.attention_shapes import require_shapes, scores_shape
 from keras_attn.ops.blockwise_attention import blockwise_attention, seed_of
 
 METHODS = ("auto", "dense", "blockwise")
+SHORTEST_BLOCKWISE = 256
+MOST_DENSE_WEIGHTS = 2**27
 
 
 def dot_product_attention(
@@ -96,8 +98,23 @@ def require_method(method: str):
 
 
 def chooses_blockwise(query, key, causal: bool = False, window: int | None = None) -> bool:
-    """Whether `method="auto"` attends blockwise."""
-    return False
+    """Whether `method="auto"` attends blockwise, where no weights are returned.
+
+    Measured on one core of a CPU with heads of 64 features, float32:
+
+    - What skips blocks wins from 256 queries and keys on: half of them in causal attention (1.2
+      times as fast at 256, 1.5 to 2 at 1024 and more, more still with a window).
+    - Where nothing is skipped the dense method is up to a third faster, as long as its weights lie
+      in the memory at hand: above 2^27 of them, half a gigabyte in each of the copies that the
+      gradient needs, memory decides.
+    - Unknown lengths are dense: most are those of sentences, which would be padded to a block.
+      Pass `method="blockwise"` for what may be long.
+    """
+    (batch, queries, heads, _), keys = query.shape, key.shape[1]
+    if queries is None or keys is None or min(queries, keys) < SHORTEST_BLOCKWISE:
+        return False
+    skips = causal or (window is not None and 2 * window <= keys)
+    return skips or (batch or 1) * heads * queries * keys > MOST_DENSE_WEIGHTS
 
 
 def _dropped(weights, dropout, seed):

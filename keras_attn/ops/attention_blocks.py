@@ -45,7 +45,7 @@ class Blocks(NamedTuple):
         return self.first[i] + n if self.order is None else self.order[i, n]
 
 
-@tf.function(autograph=False, reduce_retracing=True)
+@tf.function(autograph=False)
 def attend(plan: Plan, blocks: Blocks):
     """Outputs `o_t = sum_s a_ts v_s` and, of every query, `log sum_s exp(score_ts)`.
 
@@ -99,7 +99,7 @@ def attend(plan: Plan, blocks: Blocks):
     return (outputs.stack(),), (log_sums.stack(),)
 
 
-@tf.function(autograph=False, reduce_retracing=True)
+@tf.function(autograph=False)
 def gradient(plan: Plan, blocks: Blocks, outputs, saved, output_gradients):
     """Gradients for the queries, keys and values, from weights that are computed once more.
 

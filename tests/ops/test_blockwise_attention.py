@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.ops import blockwise_attention, dot_product_attention
+from keras_attn.ops.attention import chooses_blockwise
 
 MASKS = ["none", "BS", "BTS", "1TS", "BNTS", "B1TS", "BT1", "BN1S"]
 LENGTHS = [(1, 1), (5, 5), (8, 8), (5, 11), (11, 5), (1, 9), (9, 1), (0, 3), (3, 0)]
@@ -49,7 +50,8 @@ def _assert_equal_to_dense(inputs, mask=None, atol=1e-5, attend=None, **options)
         lambda *x: dot_product_attention(*x, mask, method="dense", **options), inputs
     )
     for blockwise, expected in zip(_with_gradients(attend, inputs), dense, strict=True):
-        assert blockwise.shape == expected.shape and blockwise.dtype == expected.dtype
+        assert blockwise.shape == expected.shape
+        assert blockwise.dtype == expected.dtype
         np.testing.assert_allclose(
             tf.cast(blockwise, tf.float32), tf.cast(expected, tf.float32), atol=atol, rtol=atol
         )
@@ -276,7 +278,7 @@ class TestDropout:
         for method in ("dense", "blockwise"):
             with pytest.raises(ValueError, match="Received: seed=None"):
                 dot_product_attention(*inputs, method=method, dropout=0.1)
-            with pytest.raises(ValueError, match="Received: dropout=1.5"):
+            with pytest.raises(ValueError, match=r"Received: dropout=1\.5"):
                 dot_product_attention(*inputs, method=method, dropout=1.5, seed=[1, 2])
             with pytest.raises(ValueError, match=r"Received: seed.shape=\(3,\)"):
                 dot_product_attention(*inputs, method=method, dropout=0.5, seed=[1, 2, 3])
@@ -319,7 +321,8 @@ class TestBlockMask:
         spoiled = tf.concat([value[:, :4] * np.nan, value[:, 4:]], axis=1)
         own = lambda i, j: i == j  # noqa: E731
         output = blockwise_attention(query, key, spoiled, block_mask=own, block_size=4)
-        assert np.all(np.isnan(output[:, :4])) and np.all(np.isfinite(output[:, 4:]))
+        assert np.all(np.isnan(output[:, :4]))
+        assert np.all(np.isfinite(output[:, 4:]))
 
     def test_needs_booleans_and_the_size_of_a_block(self):
         inputs = _inputs(8, 8)
@@ -327,7 +330,7 @@ class TestBlockMask:
             blockwise_attention(*inputs, block_mask=_strided)
         with pytest.raises(ValueError, match="Received: block_size=0"):
             blockwise_attention(*inputs, block_size=0)
-        with pytest.raises(ValueError, match="Received: block_mask.dtype"):
+        with pytest.raises(ValueError, match=r"Received: block_mask\.dtype"):
             blockwise_attention(*inputs, block_mask=lambda i, j: i + j, block_size=4)
 
 
@@ -350,11 +353,11 @@ def test_no_tensor_of_the_passes_has_an_entry_for_each_query_and_key(form, causa
     length, block = 512, 16
     mask = _mask(form, 1, length, length)
 
-    def largest(method, **options):
+    def largest(attention, **options):
         @tf.function
         def run(*inputs):
             def attend(*x):
-                return method(*x, mask, causal=causal, window=window, **options)
+                return attention(*x, mask, causal=causal, window=window, **options)
 
             return _with_gradients(attend, list(inputs))
 
@@ -405,3 +408,19 @@ class TestMethod:
         arguments = {"query": query, "key": key, "value": value, **change}
         with pytest.raises(ValueError, match=message):
             dot_product_attention(**arguments, method="blockwise")
+
+    def test_auto_is_blockwise_where_blocks_are_skipped_or_memory_is_short(self):
+        def chosen(queries, keys, *options, batch=1):
+            shapes = (batch, queries, 8, 64), (batch, keys, 8, 64)
+            return chooses_blockwise(*map(tf.TensorSpec, shapes), *options)
+
+        assert chosen(1024, 1024, True)
+        assert chosen(1024, 1024, False, 128)
+        assert chosen(8192, 8192)
+        assert chosen(1024, 1024, batch=64)
+        assert not chosen(1024, 1024)
+        assert not chosen(1024, 1024, False, 1024)
+        assert not chosen(64, 64, True)
+        assert not chosen(1, 8192, True)
+        assert not chosen(None, None, True)
+        assert chosen(1024, 1024, True, batch=None)
