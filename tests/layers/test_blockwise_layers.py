@@ -116,7 +116,8 @@ def test_exported_model_gives_the_same_outputs_and_gradient_after_reload(tmp_pat
     inputs = keras.Input((None, 6), name="tokens")
     outputs = MultiHeadAttention(2, 4, method="blockwise")(inputs, inputs, use_causal_mask=True)
     model = keras.Model(inputs, outputs)
-    served = tf.saved_model.load(str(export(model, tmp_path))).signatures["serving_default"]
+    module = tf.saved_model.load(str(export(model, tmp_path)))
+    served = module.signatures["serving_default"]
     tokens = keras.random.normal((2, 9, 6))
     results = []
     for run in (model, lambda x: served(tokens=x)["output_0"]):
