@@ -82,6 +82,7 @@ def attend(plan: Plan, blocks: Blocks):
             lambda n, *_: n < blocks.count[i],
             key_block,
             (0, tf.zeros([*rows, features], query.dtype), zero, zero + _LOWEST),
+            maximum_iterations=sizes(blocks.key)[0],
             parallel_iterations=1,
         )
         total = tf.where(total > 0, total, tf.ones_like(total))
@@ -157,7 +158,14 @@ def gradient(plan: Plan, blocks: Blocks, outputs, saved, output_gradients):
 
 def _for_each_query_block(blocks, body, *arrays):
     count = sizes(blocks.query)[0]
-    return tf.while_loop(lambda i, *_: i < count, body, (0, *arrays), parallel_iterations=1)
+    # XLA can differentiate a loop, for a second derivative, if it knows the most steps.
+    return tf.while_loop(
+        lambda i, *_: i < count,
+        body,
+        (0, *arrays),
+        maximum_iterations=count,
+        parallel_iterations=1,
+    )
 
 
 def _scores(plan, blocks, query, i, j):

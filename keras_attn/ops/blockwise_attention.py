@@ -12,7 +12,7 @@ from keras_attn.ops.hand_gradient import with_gradient
 from keras_attn.ops.shapes import sizes
 
 LARGE_BLOCK, SMALL_BLOCK = 256, 128
-LONG = 2048
+LONG = 4096
 """Keys from which on large blocks pay. Of a block that a mask crosses a part is computed in vain,
 the less the smaller it is; with a window those are most blocks."""
 
@@ -56,7 +56,7 @@ def blockwise_attention(
             `block_mask(query_block, key_block) -> visible` takes integer tensors (I, 1) and (1, J),
             the numbers of the blocks, and returns booleans (I, J). Query t lies in block
             t // block_size, key s in block s // block_size. Needs `block_size`.
-        block_size: queries and keys of a block. Defaults to 256, with a window or less than 2048
+        block_size: queries and keys of a block. Defaults to 256, with a window or less than 4096
             keys to 128.
         dropout: probability that a weight is dropped; the others are divided by 1 - dropout.
         seed: two integers that decide, with the numbers of its blocks, which weights are dropped.
