@@ -334,6 +334,19 @@ class TestBlockMask:
             blockwise_attention(*inputs, block_mask=lambda i, j: i + j, block_size=4)
 
 
+@pytest.mark.parametrize(("causal", "window"), [(True, None), (False, 3), (True, 3)])
+def test_blocks_that_causal_or_window_hide_are_not_computed(causal, window):
+    query, key, value = _inputs(12, 12)
+    spoiled = tf.concat([value[:, :8], value[:, 8:] * np.nan], axis=1)
+    output = blockwise_attention(query, key, spoiled, None, causal, window, block_size=4)
+    assert np.all(np.isfinite(output[:, :4]))
+    assert np.all(np.isnan(output[:, 8:]))
+    if window is not None:
+        spoiled = tf.concat([value[:, :4] * np.nan, value[:, 4:]], axis=1)
+        output = blockwise_attention(query, key, spoiled, None, causal, window, block_size=4)
+        assert np.all(np.isfinite(output[:, 8:]))
+
+
 def _largest_tensor(graph) -> int:
     """The most elements that a tensor of a known shape has, in a graph and its functions."""
     functions = [graph, *(f.graph for f in graph._functions.values())]
