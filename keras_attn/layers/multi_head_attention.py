@@ -12,12 +12,8 @@ from keras_attn.layers.single_row import project_row
 from keras_attn.ops import cache as kv_cache
 from keras_attn.ops import masks
 from keras_attn.ops.angles import token_positions
-from keras_attn.ops.attention import (
-    attention_weights,
-    dot_product_attention,
-    scores_shape,
-    weighted_values,
-)
+from keras_attn.ops.attention import dot_product_attention, require_method
+from keras_attn.ops.attention_shapes import scores_shape
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -72,6 +68,8 @@ class MultiHeadAttention(keras.layers.Layer):
         kernel_constraint: Constraint of the kernels. Defaults to `None`.
         bias_constraint: Constraint of the biases. Defaults to `None`.
         seed: Seed of the dropout. Defaults to `None`.
+        method: How to attend, see `ops.dot_product_attention`: `"dense"`, `"blockwise"`, which
+            cannot return weights, or the better of the two by the sizes. Defaults to `"auto"`.
 
     Call arguments:
         query: (B|1, T, Dq); a batch of 1 is shared by all examples, as learned queries are.
@@ -139,6 +137,7 @@ class MultiHeadAttention(keras.layers.Layer):
         kernel_constraint=None,
         bias_constraint=None,
         seed: int | None = None,
+        method: str = "auto",
         **kwargs,
     ):
         _require_sizes(num_heads=num_heads, key_dim=key_dim)
@@ -151,6 +150,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}"
             )
         masks.require_window(window)
+        require_method(method)
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = num_heads
@@ -171,6 +171,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
         self.seed = seed
+        self.method = method
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape, key_shape=None):
@@ -299,14 +300,21 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         """Attend with projected heads, and project their outputs."""
         drops = self.dropout > 0 and training
-        weights = None
-        if drops or return_weights:
-            weights, value = attention_weights(query, key, value, mask, causal, window)
-            kept = self._dropout_layer(weights, training=training) if drops else weights
-            heads = weighted_values(kept, value)
-            weights = weights if query_mask is None else _clear_rows(weights, query_mask)
-        else:
-            heads = dot_product_attention(query, key, value, mask, causal, window)
+        heads = dot_product_attention(
+            query,
+            key,
+            value,
+            mask,
+            causal,
+            window,
+            method=self.method,
+            return_weights=return_weights,
+            dropout=self.dropout if drops else 0.0,
+            seed=self._dropout_layer.seed_generator.next() if drops else None,
+        )
+        heads, weights = heads if return_weights else (heads, None)
+        if return_weights and query_mask is not None:
+            weights = _clear_rows(weights, query_mask)
         seeing = masks.seeing_queries(scores_shape(query, key), mask, causal, window)
         return masks.clear_hidden(
             project_row(self._output_dense, heads), masks.combine(query_mask, seeing)
@@ -340,7 +348,7 @@ class MultiHeadAttention(keras.layers.Layer):
         memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
         return ops.stack([self._key_dense(memory), self._value_dense(memory)], axis=1)
 
-    def attend(self, query, memory, mask=None, query_mask=None, training=None):
+    def attend(self, query, memory, mask=None, query_mask=None, training=None, return_weights=True):
         """Attend to a memory from `project_memory`.
 
         Args:
@@ -349,6 +357,7 @@ class MultiHeadAttention(keras.layers.Layer):
             mask: Boolean (B, S), (B|1, T, S) or (B|1, N|1, T, S), True where a query may attend.
             query_mask: Boolean (B, T): queries that exist.
             training: Whether to apply dropout.
+            return_weights: Whether to return the weights, or None in their place.
 
         Returns:
             Output (B, T, features) and weights (B, N, T, S).
@@ -358,7 +367,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key, value = ops.unstack(memory, 2, axis=1)
         return self._attend(
             project_row(self._query_dense, query), key, value, query_mask, mask,
-            causal=False, window=None, training=training, return_weights=True,
+            causal=False, window=None, training=training, return_weights=return_weights,
         )  # fmt: skip
 
     def _scores_shape(self, query, key):
@@ -442,6 +451,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "kernel_constraint": constraints.serialize(self.kernel_constraint),
             "bias_constraint": constraints.serialize(self.bias_constraint),
             "seed": self.seed,
+            "method": self.method,
         }
 
 

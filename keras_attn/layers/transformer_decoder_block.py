@@ -180,7 +180,13 @@ class TransformerDecoderBlock(keras.layers.Layer):
             },
         )
         outputs, memory_weights = self._attend_to_memory(
-            outputs, token_mask, memory, memory_cache, memory_mask, training
+            outputs,
+            token_mask,
+            memory,
+            memory_cache,
+            memory_mask,
+            training,
+            return_attention_scores,
         )
         hidden = self.feed_forward(self.feed_forward_branch.enter(outputs))
         outputs = self.feed_forward_branch.leave(outputs, hidden, training)
@@ -191,12 +197,19 @@ class TransformerDecoderBlock(keras.layers.Layer):
             results += (cache,)
         return results if len(results) > 1 else outputs
 
-    def _attend_to_memory(self, inputs, mask, memory, memory_cache, memory_mask, training):
+    def _attend_to_memory(
+        self, inputs, mask, memory, memory_cache, memory_mask, training, return_weights
+    ):
         entered = self.memory_attention_branch.enter(inputs)
         if memory_cache is None:
             memory_cache = self.memory_attention.project_memory(memory, memory_mask)
         output, weights = self.memory_attention.attend(
-            entered, memory_cache, memory_mask, query_mask=mask, training=training
+            entered,
+            memory_cache,
+            memory_mask,
+            query_mask=mask,
+            training=training,
+            return_weights=return_weights,
         )
         return self.memory_attention_branch.leave(inputs, output, training), weights
 

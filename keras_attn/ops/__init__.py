@@ -3,6 +3,7 @@
 from keras_attn.ops.additive_attention import additive_attention
 from keras_attn.ops.attention import dot_product_attention
 from keras_attn.ops.attention_scan import attention_scan
+from keras_attn.ops.blockwise_attention import blockwise_attention
 from keras_attn.ops.gru_scan import gru_scan
 from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.projected_cross_entropy import projected_cross_entropy
@@ -15,6 +16,7 @@ __all__ = [
     "LSTMForm",
     "additive_attention",
     "attention_scan",
+    "blockwise_attention",
     "dot_product_attention",
     "gru_scan",
     "gru_step",

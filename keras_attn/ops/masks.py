@@ -189,10 +189,31 @@ def seen_keys(mask):
     return None if mask is None else ops.any(mask, axis=tuple(range(1, len(mask.shape) - 1)))
 
 
+def visible_keys(scores_shape, mask=None, causal: bool = False, window: int | None = None):
+    """Keys that some query sees in some head: (B|1, S), or None without a mask.
+
+    As `seen_keys` of `visible`, but a mask of keys alone is not blown up to (T, S).
+    """
+    require_window(window)
+    if mask is None:
+        return None
+    query_length, key_length = scores_shape[-2:]
+    mask = expand(mask, scores_shape)
+    if mask.shape[-2] != 1 or len(mask.shape) != 4:
+        return seen_keys(visible(scores_shape, mask, causal, window))
+    seen = seen_keys(mask)
+    if window is None:
+        return ops.logical_and(seen, ops.convert_to_tensor(query_length > 0))
+    # The first query sees furthest back; the last one sees all that follow it.
+    first, _ = key_range(key_length - query_length, key_length, causal, window)
+    return ops.logical_and(seen, (ops.arange(key_length) >= first) & (query_length > 0))
+
+
 def seeing_queries(scores_shape, mask=None, causal: bool = False, window: int | None = None):
     """Queries that see a key in some head: (B|1, T), or None where that is all of them.
 
-    The arguments are those of `visible`; a mask of keys alone is not blown up to (T, S).
+    The arguments are those of `visible`; without a mask, or with one of keys alone, nothing is
+    blown up to (T, S).
     """
     query_length, key_length = scores_shape[-2:]
     every_query_has_a_key = (
@@ -200,17 +221,24 @@ def seeing_queries(scores_shape, mask=None, causal: bool = False, window: int | 
     ) and 0 < query_length <= key_length
     if mask is None and (every_query_has_a_key or not (causal or window)):
         return None
+    position = ops.arange(query_length) + (key_length - query_length)
+    first, end = key_range(position, key_length, causal, window)  # (T,)
+    if mask is None:
+        return (first < end)[None]
     mask = expand(mask, scores_shape)
-    if mask is None or mask.shape[-2] != 1:
+    if mask.shape[-2] != 1:
         seen = ops.any(visible(scores_shape, mask, causal, window), axis=-1)
     else:
-        seen = _some_in_range(mask[..., 0, :], *_range(query_length, key_length, causal, window))
+        seen = _some_in_range(mask[..., 0, :], first, end)
     return ops.any(seen, axis=1) if len(scores_shape) == 4 else seen
 
 
-def _range(query_length, key_length, causal, window):
-    """First key that query t sees and the one after the last, (T,) each."""
-    position = ops.arange(query_length) + (key_length - query_length)
+def key_range(position, key_length, causal: bool = False, window: int | None = None):
+    """First key that a query at a position sees, and the one after the last.
+
+    Positions count from the first key, and the last query stands at the last key.
+    """
+    position = ops.convert_to_tensor(position)
     first = ops.zeros_like(position) if window is None else position - (window - 1)
     last = position if causal else ops.full_like(position, key_length - 1)
     if window is not None and not causal:

@@ -210,7 +210,7 @@ def test_scores_are_divided_by_sqrt_d_because_the_softmax_saturates_without():
     ({"mask": np.ones((5,), bool)}, r"Received: mask.shape=\(5,\)"),
     ({"window": -1}, r"positive integer.*Received: window=-1"),
     ({"window": 0}, r"Received: window=0"),
-    ({"method": "blockwise"}, r"Received: method='blockwise'"),
+    ({"method": "sparse"}, r"Received: method='sparse'"),
     ({"key": np.ones((2, 5, 3, 6), "float32")}, r"multiple.*Received: query.shape=\(2, 3, 4, 6\)"),
     ({"key": np.ones((2, 5, 2, 4), "float32")}, r"features.*Received: query.shape="),
     ({"key": np.ones((2, 4, 2, 6), "float32")}, r"equally many.*Received: query.shape="),

@@ -43,6 +43,23 @@ def test_visible_keys_and_seeing_queries_follow_the_definition(
     seeing = masks.seeing_queries(scores, mask, causal, window)
     seeing = np.ones((2, queries), bool) if seeing is None else np.array(seeing)
     np.testing.assert_array_equal(np.broadcast_to(seeing, (2, queries)), full.any((1, 3)))
+    seen = masks.visible_keys(scores, mask, causal, window)
+    assert (seen is None) == (mask is None)
+    if seen is not None:
+        np.testing.assert_array_equal(np.broadcast_to(seen, (2, keys)), full.any((1, 2)))
+
+
+def test_seeing_queries_of_unknown_lengths_need_no_mask_of_both():
+    """A causal graph of unknown length would hold T x S booleans for nothing."""
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2)
+    def seeing(queries, keys):
+        return masks.seeing_queries((1, 1, queries, keys), None, causal=True)
+
+    np.testing.assert_array_equal(seeing(4, 2), [[False, False, True, True]])
+    shapes = [o.shape for op in seeing.get_concrete_function().graph.get_operations()
+              for o in op.outputs]  # fmt: skip
+    assert max(len(shape) for shape in shapes) <= 2
 
 
 def test_positions_give_the_mask_of_the_same_distances():
