@@ -1,6 +1,6 @@
 import pytest
 
-from keras_attn.data.multi30k import SPLITS, multi30k_files
+from keras_attn.data.multi30k import SPLITS, multi30k_files, multi30k_piece_files
 from keras_attn.errors import UserError
 
 
@@ -60,3 +60,16 @@ def test_a_missing_file_is_named_with_its_place_and_its_home(tmp_path):
 def test_an_unknown_split_is_refused():
     with pytest.raises(ValueError, match="Received: split='test'"):
         multi30k_files("test")
+
+
+def test_the_published_pieces_have_files_of_their_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_ATTN_DATA", str(tmp_path))
+    with pytest.raises(UserError, match=r"en-de/valid\.en, en-de/valid\.de looked for in"):
+        multi30k_piece_files("valid")
+    directory = tmp_path / "multi30k_bpe_wu2021" / "en-de"
+    directory.mkdir(parents=True)
+    for language in ("en", "de"):
+        (directory / f"valid.{language}").write_text(language)
+    assert [path.read_text() for path in multi30k_piece_files("valid")] == ["en", "de"]
+    with pytest.raises(ValueError, match="Received: split='val'"):
+        multi30k_piece_files("val")
