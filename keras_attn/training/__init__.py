@@ -1,4 +1,4 @@
-"""The training loop, checkpoints and run directories."""
+"""The training loop, strategies, checkpoints and run directories."""
 
 from keras_attn.training.budget import Budget, Pace, warmed_up_then_linear
 from keras_attn.training.checkpoint import load_checkpoint, save_checkpoint
@@ -8,6 +8,9 @@ from keras_attn.training.keeping import KeepCheckpoints
 from keras_attn.training.objectives import projected_token_objective, token_objective
 from keras_attn.training.progress import ProgressBar
 from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training.strategy import make_strategy
+from keras_attn.training.weight_average import WeightAverage
+from keras_attn.training.workers import Workers
 
 __all__ = [
     "Budget",
@@ -16,8 +19,11 @@ __all__ = [
     "ProgressBar",
     "RunDirectory",
     "StopOnSignal",
+    "WeightAverage",
+    "Workers",
     "fit",
     "load_checkpoint",
+    "make_strategy",
     "projected_token_objective",
     "save_checkpoint",
     "token_objective",
