@@ -47,11 +47,19 @@ def make_strategy(
             f"Received: devices={list(devices)}"
         )
     if name == "mirrored":
-        return tf.distribute.MirroredStrategy(devices)
+        return _mirrored(devices)
     if name == "multi_worker":
         _require_cluster(os.environ.get("TF_CONFIG"))
         return tf.distribute.MultiWorkerMirroredStrategy()
     return _tpu() if name == "tpu" else tf.distribute.get_strategy()
+
+
+def _mirrored(devices: Sequence[str] | None) -> tf.distribute.Strategy:
+    devices = devices or [gpu.name for gpu in tf.config.list_logical_devices("GPU")] or ["CPU:0"]
+    if not any("CPU" in device.upper() for device in devices):
+        return tf.distribute.MirroredStrategy(devices)
+    # TensorFlow's collectives on CPUs let one process have one number of replicas only.
+    return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 
 
 def _require_cluster(config: str | None) -> None:
