@@ -91,7 +91,8 @@ def _search_options(command):
 def demo(directory: Path, steps: int | None):
     """Train a small model, export it, serve it, ask it, and draw what it looked at."""
     run_path = directory / "run"
-    recipe, text_model = _trained("dates", run_path, steps, None)
+    _train("dates", run_path, steps, None)
+    recipe, text_model = _loaded(run_path, None)
     _print_metrics(recipe.evaluate(text_model))
     version = _export(text_model, directory / "models" / "dates")
     _ask_over_http(directory / "models" / "dates", recipe.samples)
@@ -125,11 +126,25 @@ _PATH = click.Path(path_type=Path)
     "--steps", type=click.IntRange(min=1), help="Training steps.  [default: the recipe's]"
 )
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Minutes of training.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["none", "mirrored", "multi_worker", "tpu"]),
+    default="none",
+    show_default=True,
+    help="The devices: one, all GPUs here, the processes in TF_CONFIG, a TPU.",
+)
+@click.option(
+    "--checkpoint-steps",
+    type=click.IntRange(min=1),
+    help="The most steps between two checkpoints.  [default: those of a minute]",
+)
 def train(
     recipe_name: str,
     run_path: Path | None,
     steps: int | None,
     minutes: float | None,
+    strategy: str,
+    checkpoint_steps: int | None,
     **settings,
 ):
     """Train RECIPE, or go on with it where it stopped.
@@ -137,7 +152,8 @@ def train(
     RECIPE is dates, multi30k-rnnsearch or translation (your own aligned files).
     """
     settings = {name: value for name, value in settings.items() if value is not None}
-    _trained(recipe_name, run_path or Path("runs") / recipe_name, steps, minutes, **settings)
+    run_path = run_path or Path("runs") / recipe_name
+    _train(recipe_name, run_path, steps, minutes, strategy, checkpoint_steps, **settings)
 
 
 @main.command()
@@ -282,26 +298,33 @@ def serve(
     )
 
 
-def _trained(
-    recipe_name: str, run_path: Path, steps: int | None, minutes: float | None, **settings
+def _train(
+    recipe_name: str,
+    run_path: Path,
+    steps: int | None,
+    minutes: float | None,
+    strategy_name: str = "none",
+    checkpoint_steps: int | None = None,
+    **settings,
 ):
-    """Train a recipe, or exit if a signal ended it; return it with its model."""
+    """Train a recipe, or exit if a signal ended it."""
     from keras_attn.recipes import make_recipe, require_recipe
 
     require_recipe(recipe_name, settings)  # before the slow import
-    _import_tensorflow()
-    from keras_attn.recipes.run import load, train
-    from keras_attn.training import Budget, RunDirectory
-
     if minutes is not None and not math.isfinite(minutes):
         raise UserError(f"--minutes must be a number. Received: {minutes}.")
+    _import_tensorflow()
+    from keras_attn.training import Budget, RunDirectory, make_strategy
+
+    strategy = make_strategy(strategy_name)  # before anything that TensorFlow computes
+    from keras_attn.recipes.run import train
+
     recipe, run = make_recipe(recipe_name, **settings), RunDirectory(run_path)
     budget = Budget(steps, minutes) if steps or minutes else recipe.budget
-    signal_number = train(recipe, run, budget)
+    signal_number = train(recipe, run, budget, strategy, checkpoint_steps)
     if signal_number is not None:
         click.echo("Stopped; the same command goes on from here.", err=True)
         sys.exit(128 + signal_number)
-    return load(run)
 
 
 def _loaded(

@@ -1,5 +1,11 @@
 """A recipe run in a directory: trained, gone on with, and loaded again."""
 
+import math
+import signal
+import time
+
+import tensorflow as tf
+
 from keras_attn.errors import UserError
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.recipe import Recipe
@@ -11,32 +17,81 @@ from keras_attn.training import (
     ProgressBar,
     RunDirectory,
     StopOnSignal,
+    Workers,
     fit,
     load_checkpoint,
+    make_strategy,
+    resume,
 )
 
 
-def train(recipe: Recipe, run: RunDirectory, budget: Budget) -> int | None:
+def train(
+    recipe: Recipe,
+    run: RunDirectory,
+    budget: Budget,
+    strategy: tf.distribute.Strategy | None = None,
+    every_steps: int | None = None,
+) -> int | None:
     """Train a recipe until its budget is used up, from its last checkpoint if there is one.
 
-    Ctrl-C and SIGTERM end the training after the running step, with a checkpoint.
+    Ctrl-C and SIGTERM end the training after the running step, with a checkpoint. Of several
+    workers the first writes the checkpoints, validates and shows progress; the others prepare
+    their data in directories of their own below the run.
+
+    Args:
+        recipe: what is trained.
+        run: the directory of the run.
+        budget: when it ends.
+        strategy: of `training.make_strategy`; one device by default.
+        every_steps: the most steps between two checkpoints; by default a minute goes by.
 
     Returns:
         The number of the signal that ended the training, or None.
 
     Raises:
-        UserError: if the directory belongs to another recipe or other settings.
+        UserError: if the directory belongs to another recipe or other settings, or a worker is
+            lost.
     """
-    _prepare(recipe, run)
-    model, optimizer = recipe.build(run), recipe.optimizer()
-    optimizer.build(model.trainable_variables)
-    progress = {"step": 0, "seconds": 0.0, "best": float("-inf")}
-    if run.last_checkpoint.exists():
-        progress = load_checkpoint(run.last_checkpoint, model, optimizer)
-    step = int(progress["step"])
-    if budget.used(step, progress["seconds"]) >= 1.0:
+    strategy = strategy or make_strategy("none")
+    workers = Workers(strategy)
+    with workers.together():
+        return _train(recipe, run, budget, strategy, workers, every_steps)
+
+
+def _train(recipe, run, budget, strategy, workers, every_steps) -> int | None:
+    own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
+    _prepare(recipe, own)
+    with strategy.scope():
+        model, optimizer = recipe.build(own), recipe.optimizer()
+        optimizer.build(model.trainable_variables)
+    progress = resume(run, model, optimizer, workers=workers, report=run.log)
+    step, seconds = int(progress.get("step", 0)), progress.get("seconds", 0.0)
+    if budget.used(step, seconds) >= 1.0:
         return None
-    pace = Pace(budget, recipe.learning_rate, progress["seconds"])
+    clock = workers.clock if budget.minutes else time.monotonic
+    pace = Pace(budget, recipe.learning_rate, seconds, clock)
+    interruption = StopOnSignal()
+    callbacks = [interruption, pace]
+    if workers.is_chief:
+        best = progress.get("best", -math.inf)
+        callbacks += _shown_and_kept(recipe, run, model, pace, best, every_steps)
+    fit(
+        model,
+        recipe.batches(own),
+        budget.steps,
+        optimizer=optimizer,
+        objective=recipe.objective(),
+        clip_norm=recipe.clip_norm,
+        initial_step=step,
+        callbacks=callbacks,
+        strategy=strategy,
+    )
+    if pace.used >= 1.0 or not workers.any(interruption.received is not None):
+        return None
+    return interruption.received or signal.SIGTERM  # that another worker received
+
+
+def _shown_and_kept(recipe, run, model, pace, best, every_steps) -> list:
     bar = ProgressBar(recipe.name, used=lambda: pace.used)
     text_model = recipe.text_model(model, run)
     keeping = KeepCheckpoints(
@@ -44,21 +99,11 @@ def train(recipe: Recipe, run: RunDirectory, budget: Budget) -> int | None:
         pace,
         validate=lambda: recipe.validate(text_model),
         validations=recipe.validations,
-        best=progress["best"],
+        best=best,
         report=bar.show,
+        every_steps=every_steps,
     )
-    interruption = StopOnSignal()
-    fit(
-        model,
-        recipe.batches(run),
-        budget.steps,
-        optimizer=optimizer,
-        objective=recipe.objective(),
-        clip_norm=recipe.clip_norm,
-        initial_step=step,
-        callbacks=[interruption, pace, bar, keeping],
-    )
-    return interruption.received if pace.used < 1.0 else None
+    return [bar, keeping]
 
 
 def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, TextModel]:
@@ -73,8 +118,9 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
             f"{run.path} is a run of the recipe {description['recipe']!r}, not of {recipe_name!r}."
         )
     recipe = make_recipe(description["recipe"], **description["settings"])
-    checkpoint = run.best_checkpoint if run.best_checkpoint.exists() else run.last_checkpoint
-    if not checkpoint.exists():
+    kept = (run.best_checkpoint, run.last_checkpoint, run.previous_checkpoint)
+    checkpoint = next((path for path in kept if path.exists()), None)
+    if checkpoint is None:
         raise UserError(f"{run.path} has no checkpoint yet; train first.")
     model = recipe.build(run)
     load_checkpoint(checkpoint, model)

@@ -2,11 +2,13 @@
 
 from keras_attn.training.budget import Budget, Pace, warmed_up_then_linear
 from keras_attn.training.checkpoint import load_checkpoint, save_checkpoint
+from keras_attn.training.epochs import Epochs
 from keras_attn.training.fit import fit
 from keras_attn.training.interruption import StopOnSignal
 from keras_attn.training.keeping import KeepCheckpoints
 from keras_attn.training.objectives import projected_token_objective, token_objective
 from keras_attn.training.progress import ProgressBar
+from keras_attn.training.resuming import resume
 from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.strategy import make_strategy
 from keras_attn.training.weight_average import WeightAverage
@@ -14,6 +16,7 @@ from keras_attn.training.workers import Workers
 
 __all__ = [
     "Budget",
+    "Epochs",
     "KeepCheckpoints",
     "Pace",
     "ProgressBar",
@@ -25,6 +28,7 @@ __all__ = [
     "load_checkpoint",
     "make_strategy",
     "projected_token_objective",
+    "resume",
     "save_checkpoint",
     "token_objective",
     "warmed_up_then_linear",

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import keras
 import tensorflow as tf
 
+from keras_attn.training.reduction import sum_over_replicas
 from keras_attn.training.shares import number_of_rows, share
 from keras_attn.training.weight_average import WeightAverage
 
@@ -43,9 +44,7 @@ def make_replica_step(
         rows = tf.cast(number_of_rows(batch), tf.float32)
         mine = share(batch, replica.replica_id_in_sync_group, replica.num_replicas_in_sync)
         sums = _sum_over_parts(gradient, mine, rows, accumulate, variables)
-        if replica.num_replicas_in_sync > 1:
-            sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
-        total, count, *gradients = sums
+        total, count, *gradients = sum_over_replicas(sums)
         scale = optimizer.scale_loss(1.0)
         factor = tf.math.divide_no_nan(rows, count)
         optimizer.apply(_scaled(gradients, factor, clip_norm, scale), variables)

@@ -15,7 +15,7 @@ def share(batch, index, number: int):
         number: of parties.
 
     Returns:
-        The nest of tensors of that share; their number of rows is static if B is and divides evenly.
+        The tensors of that share; their number of rows is static if B is and divides evenly.
     """
     if number == 1:
         return batch

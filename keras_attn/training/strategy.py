@@ -85,7 +85,7 @@ def _tpu() -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = str(error).strip().splitlines()[0].split(". ")[0].rstrip(".")
         raise UserError(
             f"There is no TPU {name!r} here ({reason}); run on a TPU VM, name one in the "
             "environment variable TPU_NAME, or choose another strategy."

@@ -1,10 +1,27 @@
 """The processes that train together, and what they agree on."""
 
+import re
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
+
+from keras_attn.errors import UserError
+from keras_attn.training.reduction import sum_over_replicas
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+_SECONDS_TO_ANSWER = 2.0
+# A worker that still lives is missed 10 seconds after it stops; until all have found out which one
+# is dead, none should look dead.
+_SECONDS_OF_GRACE = 12.0
 
 
 class Workers:
@@ -28,8 +45,7 @@ class Workers:
         self.index = 0
         if self.number > 1:
             resolver = strategy.cluster_resolver
-            place = f"{resolver.task_type} {resolver.task_id}"
-            self.index = list(self._names).index(place)
+            self.index = list(self._names).index(f"{resolver.task_type} {resolver.task_id}")
         self.is_chief = self.index == 0
 
     def any(self, flag: bool) -> bool:
@@ -44,22 +60,55 @@ class Workers:
             return values
         return self._sum(values, of_all=False)
 
+    def clock(self) -> float:
+        """The chief's clock in seconds, in every process."""
+        return float(self.of_chief([np.float64(time.monotonic())])[0])
+
     @contextmanager
     def together(self) -> Iterator[None]:
-        yield
+        """Turns TensorFlow's errors about a worker that is lost into a sentence that names it.
+
+        Raises:
+            UserError: within half a minute after another worker has died.
+        """
+        try:
+            yield
+        except tf.errors.OpError as error:
+            lost = isinstance(error, _LOST) or "Collective ops is aborted" in str(error)
+            if self.number == 1 or not lost:
+                raise
+            missing = " and ".join(
+                f"{name} ({self._names[name]})" for name in self._missing(str(error))
+            )
+            if self.number > 2:
+                time.sleep(_SECONDS_OF_GRACE)
+            raise UserError(
+                f"Lost {missing}, without which the training cannot go on: see what is written "
+                "there, then start all workers again; they go on from the last checkpoint."
+            ) from error
+
+    def _missing(self, message: str) -> list[str]:
+        """The workers that an error speaks of, those that do not answer if there are any."""
+        message = re.sub(r"reported from /job:\S+", "", message)
+        places = re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message)
+        others = [name for index, name in enumerate(self._names) if index != self.index]
+        named = [name for name in others if tuple(name.split()) in places] or others
+        return [name for name in named if not _answers(self._names[name])] or named
 
     def _sum(self, values: list[np.ndarray], of_all: bool) -> list[np.ndarray]:
         """The sums over the replicas of all processes, or the values of the first one."""
+        return [value.numpy() for value in self._summed(list(map(tf.constant, values)), of_all)]
 
-        @tf.function
-        def summed(*values):
+    @tf.function
+    def _summed(self, values, of_all):
+        def summed(values):
             replica = tf.distribute.get_replica_context()
             counts = of_all or tf.equal(replica.replica_id_in_sync_group, 0)
             kept = [tf.where(counts, value, tf.zeros_like(value)) for value in values]
-            return replica.all_reduce(tf.distribute.ReduceOp.SUM, kept)
+            return sum_over_replicas(kept)
 
-        sums = self._strategy.run(summed, args=tuple(map(tf.constant, values)))
-        return [self._strategy.experimental_local_results(x)[0].numpy() for x in sums]
+        sums = self._strategy.run(summed, args=(values,))
+        return [self._strategy.experimental_local_results(value)[0] for value in sums]
 
 
 def _names(strategy: tf.distribute.Strategy) -> dict[str, str]:
@@ -72,3 +121,12 @@ def _names(strategy: tf.distribute.Strategy) -> dict[str, str]:
         for job in ("chief", "worker")
         for index, address in enumerate(cluster.get(job, []))
     }
+
+
+def _answers(address: str) -> bool:
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), _SECONDS_TO_ANSWER).close()
+    except OSError:
+        return False
+    return True

@@ -95,9 +95,7 @@ def transformer(dropout=0.0):
     embedding = keras_layers.Embedding(VOCABULARY, 8)
     mask = LengthMask()(source, lengths)
     memory = TransformerEncoderBlock(2, 12, dropout=dropout)(embedding(source), mask=mask)
-    x = TransformerDecoderBlock(2, 12, dropout=dropout)(
-        embedding(target), memory, memory_mask=mask
-    )
+    x = TransformerDecoderBlock(2, 12, dropout=dropout)(embedding(target), memory, memory_mask=mask)
     inputs = {"source": source, "source_lengths": lengths, "target": target}
     return keras.Model(inputs, keras_layers.Dense(VOCABULARY)(x))
 
