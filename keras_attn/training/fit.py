@@ -72,8 +72,9 @@ def fit(
     strategy = strategy or tf.distribute.get_strategy()
     require_supported(model, optimizer, strategy, accumulate, jit_compile)
     workers = Workers(strategy)
-    with strategy.scope():
-        optimizer.build(model.trainable_variables)
+    if not optimizer.built:
+        with strategy.scope():
+            optimizer.build(model.trainable_variables)
     replica_step = make_replica_step(
         model,
         optimizer,
