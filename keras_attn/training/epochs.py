@@ -1,5 +1,6 @@
 """Epochs of a run that has only steps, for the callbacks that live by them."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 
 import keras
@@ -44,8 +45,11 @@ class Epochs(keras.callbacks.Callback):
         """The sums of the epoch so far, and the numbers and arrays that the callbacks hold."""
         state = {"epoch/total": self._total, "epoch/count": self._count}
         for index, callback in enumerate(self._callbacks):
+            # What it was made with is no state: EarlyStopping turns the sign of its `min_delta`.
+            settings = inspect.signature(type(callback)).parameters
             for name, value in vars(callback).items():
-                state.update(_numbers(f"epoch/{index}/{name}", value))
+                if name not in settings:
+                    state.update(_numbers(f"epoch/{index}/{name}", value))
         return state
 
     def on_train_begin(self, logs=None):
