@@ -95,9 +95,10 @@ def fit(
         while (steps is None or step < steps) and not workers.any(model.stop_training):
             number = steps_per_call if steps is None else min(steps_per_call, steps - step)
             callbacks.on_train_batch_begin(step)
-            total, count = train(number)
+            with workers.waiting():
+                total, count = map(float, train(number))
             step += number
-            callbacks.on_train_batch_end(step - 1, _logs(float(total), float(count)))
+            callbacks.on_train_batch_end(step - 1, _logs(total, count))
     callbacks.on_train_end()
     return step
 

@@ -1,7 +1,10 @@
 """The processes that train together, and what they agree on."""
 
+import os
 import re
 import socket
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +25,8 @@ _SECONDS_TO_ANSWER = 2.0
 # A worker that still lives is missed 10 seconds after it stops; until all have found out which one
 # is dead, none should look dead.
 _SECONDS_OF_GRACE = 12.0
+# TensorFlow tells of a dead worker within these, or may never do so.
+_SECONDS_OF_PATIENCE = 15.0
 
 
 class Workers:
@@ -47,6 +52,7 @@ class Workers:
             resolver = strategy.cluster_resolver
             self.index = list(self._names).index(f"{resolver.task_type} {resolver.task_id}")
         self.is_chief = self.index == 0
+        self._waiting_since: float | None = None
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is True in one of the processes."""
@@ -71,33 +77,69 @@ class Workers:
         Raises:
             UserError: within half a minute after another worker has died.
         """
+        if self.number == 1:
+            yield
+            return
+        left = threading.Event()
+        threading.Thread(target=self._watch, args=(left,), daemon=True).start()
         try:
             yield
         except tf.errors.OpError as error:
-            lost = isinstance(error, _LOST) or "Collective ops is aborted" in str(error)
-            if self.number == 1 or not lost:
+            if not (isinstance(error, _LOST) or "Collective ops is aborted" in str(error)):
                 raise
-            missing = " and ".join(
-                f"{name} ({self._names[name]})" for name in self._missing(str(error))
-            )
+            sentence = self._lost(self._missing(str(error)))
             if self.number > 2:
                 time.sleep(_SECONDS_OF_GRACE)
-            raise UserError(
-                f"Lost {missing}, without which the training cannot go on: see what is written "
-                "there, then start all workers again; they go on from the last checkpoint."
-            ) from error
+            raise UserError(sentence) from error
+        finally:
+            left.set()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around what waits for the other workers."""
+        self._waiting_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waiting_since = None
+
+    def _watch(self, left: threading.Event) -> None:
+        """End this process if it waits for a worker that is gone and TensorFlow does not tell.
+
+        Nothing gentler reaches a thread that waits inside of TensorFlow.
+        """
+        while not left.wait(1.0):
+            since = self._waiting_since
+            if since is None or time.monotonic() - since < _SECONDS_OF_PATIENCE:
+                continue
+            silent = [name for name in self._others() if not _answers(self._names[name])]
+            if silent and self._waiting_since == since:
+                print(f"Error: {self._lost(silent)}", file=sys.stderr, flush=True)
+                os._exit(2)
+
+    def _lost(self, names: list[str]) -> str:
+        places = " and ".join(f"{name} ({self._names[name]})" for name in names)
+        return (
+            f"Lost {places}, without which the training cannot go on: see what is written there, "
+            "then start all workers again; they go on from the last checkpoint."
+        )
+
+    def _others(self) -> list[str]:
+        return [name for index, name in enumerate(self._names) if index != self.index]
 
     def _missing(self, message: str) -> list[str]:
         """The workers that an error speaks of, those that do not answer if there are any."""
         message = re.sub(r"reported from /job:\S+", "", message)
         places = re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message)
-        others = [name for index, name in enumerate(self._names) if index != self.index]
+        others = self._others()
         named = [name for name in others if tuple(name.split()) in places] or others
         return [name for name in named if not _answers(self._names[name])] or named
 
     def _sum(self, values: list[np.ndarray], of_all: bool) -> list[np.ndarray]:
         """The sums over the replicas of all processes, or the values of the first one."""
-        return [value.numpy() for value in self._summed(list(map(tf.constant, values)), of_all)]
+        with self.waiting():
+            sums = self._summed(list(map(tf.constant, values)), of_all)
+            return [value.numpy() for value in sums]
 
     @tf.function
     def _summed(self, values, of_all):

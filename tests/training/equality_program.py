@@ -1,6 +1,6 @@
 """Train cases under a strategy and write what came out, for another process to compare.
 
-    python equality_program.py OUTPUT STRATEGY REPLICAS CASE...
+python equality_program.py OUTPUT STRATEGY REPLICAS CASE...
 """
 
 import sys

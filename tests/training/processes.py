@@ -65,6 +65,4 @@ def finish(processes: list[subprocess.Popen], seconds: float = 240) -> list[tupl
     finally:
         for process in processes:
             process.kill()
-    return [
-        (process.returncode, *output) for process, output in zip(processes, found, strict=True)
-    ]
+    return [(process.returncode, *output) for process, output in zip(processes, found, strict=True)]

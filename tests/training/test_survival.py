@@ -50,9 +50,7 @@ def test_a_run_that_is_killed_and_stopped_ends_as_one_that_was_not(strategy, tmp
     for name in ("last.npz", "best.npz"):
         _assert_equal(tmp_path / name, tmp_path / "reference" / name)
     for index in range(1, len(processes)):
-        _assert_equal(
-            tmp_path / f"final{index}.npz", tmp_path / "reference" / f"final{index}.npz"
-        )
+        _assert_equal(tmp_path / f"final{index}.npz", tmp_path / "reference" / f"final{index}.npz")
 
 
 def test_a_checkpoint_whose_writer_is_killed_is_not_loaded(tmp_path):
