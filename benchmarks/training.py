@@ -28,8 +28,14 @@ from keras_attn.layers import AttentionRNN
 from keras_attn.layers.recurrent_layer import RecurrentLayer
 from keras_attn.models import RNNSearch
 from keras_attn.recipes import make_recipe
-from keras_attn.training import RunDirectory, projected_token_objective, token_objective
-from keras_attn.training.fit import make_train_step
+from keras_attn.training import (
+    RunDirectory,
+    make_strategy,
+    projected_token_objective,
+    token_objective,
+)
+from keras_attn.training.replica_step import make_replica_step
+from keras_attn.training.train_step import make_train_step
 
 NAIVE_SENTENCES = 64
 
@@ -51,7 +57,9 @@ class Contender:
 
     def __init__(self, model, objective, batches):
         optimizer = keras.optimizers.Adam(1e-3)
-        self._step = make_train_step(model, optimizer, objective, 1.0, batches.element_spec)
+        optimizer.build(model.trainable_variables)
+        replica_step = make_replica_step(model, optimizer, objective, clip_norm=1.0)
+        self._step = make_train_step(make_strategy("none"), replica_step, batches.element_spec)
         self._batches = iter(batches)
         self.speeds = []
         self.padding = []

@@ -50,7 +50,7 @@ def adding_batches():
 
 def squared_error(model, batch):
     """Per row, whatever the replica has."""
-    error = model(batch[0], training=True) - batch[1]
+    error = tf.cast(model(batch[0], training=True), tf.float32) - batch[1]
     return tf.reduce_sum(error**2), tf.cast(tf.shape(error)[0], tf.float32)
 
 

@@ -14,7 +14,7 @@ MIRRORED = {
     "rnnsearch, accumulated": 1e-5,
     "transformer, weighted, many steps a call": 1e-5,
     "dense, float16": 1e-3,
-    "dense, bfloat16": 1e-2,
+    "dense, bfloat16": 5e-2,
 }
 WORKERS = {2: ("adding", "rnnsearch"), 3: ("transformer",)}
 
