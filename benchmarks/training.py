@@ -26,6 +26,7 @@ import time
 import keras
 import numpy as np
 import tensorflow as tf
+from one_device_step import one_device_step
 from report import write_result
 from step_profile import kernel_times
 from training_rivals import keras_hub_blocks, torch_transformer
@@ -36,8 +37,11 @@ from keras_attn.layers import AttentionRNN
 from keras_attn.layers.recurrent_layer import RecurrentLayer
 from keras_attn.models import RNNSearch
 from keras_attn.recipes import make_recipe
-from keras_attn.training import RunDirectory, projected_token_objective, token_objective
-from keras_attn.training.fit import make_train_step
+from keras_attn.training import (
+    RunDirectory,
+    projected_token_objective,
+    token_objective,
+)
 
 NAIVE_SENTENCES = 64
 TARGETS = {
@@ -72,7 +76,7 @@ class Contender:
     @classmethod
     def of_model(cls, model, objective, batches) -> "Contender":
         optimizer = keras.optimizers.Adam(1e-3)
-        return cls(make_train_step(model, optimizer, objective, 1.0, batches.element_spec), batches)
+        return cls(one_device_step(model, optimizer, objective, 1.0, batches.element_spec), batches)
 
     def run(self, seconds: float) -> None:
         """Train for so long and note the real target tokens a second."""

@@ -7,10 +7,10 @@ returns `step(batch)`, one update with a batch of the recipe.
 import keras
 import numpy as np
 import tensorflow as tf
+from one_device_step import one_device_step
 
 from keras_attn.layers import LengthMask
 from keras_attn.training import token_objective
-from keras_attn.training.fit import make_train_step
 
 LABEL_SMOOTHING, CLIP_NORM, RATE = 0.1, 1.0, 1e-3
 
@@ -55,7 +55,7 @@ def keras_hub_blocks(settings: dict, batch_spec):
     model = keras.Model(inputs, embedding(hidden, reverse=True))
     _without_attention_dropout([*encoder, *decoder])
     optimizer = keras.optimizers.Adam(RATE, beta_2=0.98)
-    return make_train_step(
+    return one_device_step(
         model, optimizer, token_objective(LABEL_SMOOTHING), CLIP_NORM, batch_spec
     )
 

@@ -91,7 +91,8 @@ def _search_options(command):
 def demo(directory: Path, steps: int | None):
     """Train a small model, export it, serve it, ask it, and draw what it looked at."""
     run_path = directory / "run"
-    recipe, text_model = _trained("dates", run_path, steps, None)
+    _train("dates", run_path, steps, None)
+    recipe, text_model = _loaded(run_path, None)
     _print_metrics(recipe.evaluate(text_model))
     version = _export(text_model, directory / "models" / "dates")
     _ask_over_http(directory / "models" / "dates", recipe.samples)
@@ -135,11 +136,25 @@ _PATH = click.Path(path_type=Path)
     help="End early after so many validations without a better one.",
 )
 @click.option("--tensorboard", type=_PATH, help="Write curves for TensorBoard to this directory.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["none", "mirrored", "multi_worker", "tpu"]),
+    default="none",
+    show_default=True,
+    help="The devices: one, all GPUs here, the processes in TF_CONFIG, a TPU.",
+)
+@click.option(
+    "--checkpoint-steps",
+    type=click.IntRange(min=1),
+    help="The most steps between two checkpoints.  [default: those of a minute]",
+)
 def train(
     recipe_name: str,
     run_path: Path | None,
     steps: int | None,
     minutes: float | None,
+    strategy: str,
+    checkpoint_steps: int | None,
     patience: int | None,
     tensorboard: Path | None,
     **settings,
@@ -151,8 +166,12 @@ def train(
     """
     settings = {name: value for name, value in settings.items() if value is not None}
     run_path = run_path or Path("runs") / recipe_name
-    options = {"patience": patience, "tensorboard": tensorboard}
-    _trained(recipe_name, run_path, steps, minutes, options, **settings)
+    options = {
+        "every_steps": checkpoint_steps,
+        "patience": patience,
+        "tensorboard": tensorboard,
+    }
+    _train(recipe_name, run_path, steps, minutes, strategy, options, **settings)
 
 
 @main.command()
@@ -345,31 +364,33 @@ def serve(
     )
 
 
-def _trained(
+def _train(
     recipe_name: str,
     run_path: Path,
     steps: int | None,
     minutes: float | None,
+    strategy_name: str = "none",
     options: dict | None = None,
     **settings,
 ):
-    """Train a recipe, or exit if a signal ended it; return it with its model."""
+    """Train a recipe, or exit if a signal ended it."""
     from keras_attn.recipes import make_recipe, require_recipe
 
     require_recipe(recipe_name, settings)  # before the slow import
-    _import_tensorflow()
-    from keras_attn.recipes.run import load, train
-    from keras_attn.training import Budget, RunDirectory
-
     if minutes is not None and not math.isfinite(minutes):
         raise UserError(f"--minutes must be a number. Received: {minutes}.")
+    _import_tensorflow()
+    from keras_attn.training import Budget, RunDirectory, make_strategy
+
+    strategy = make_strategy(strategy_name)  # before anything that TensorFlow computes
+    from keras_attn.recipes.run import train
+
     recipe, run = make_recipe(recipe_name, **settings), RunDirectory(run_path)
     budget = Budget(steps, minutes) if steps or minutes else recipe.budget
-    signal_number = train(recipe, run, budget, **(options or {}))
+    signal_number = train(recipe, run, budget, strategy, **(options or {}))
     if signal_number is not None:
         click.echo("Stopped; the same command goes on from here.", err=True)
         sys.exit(128 + signal_number)
-    return load(run)
 
 
 def _loaded(

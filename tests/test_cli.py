@@ -58,6 +58,7 @@ def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path, number):
         "best.npz",
         "characters.json",
         "last.npz",
+        "previous.npz",
         "settings.json",
     ]
     step = int(last_status.split()[2])

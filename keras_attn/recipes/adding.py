@@ -41,6 +41,7 @@ class Adding:
     budget = Budget(steps=6_000)
     clip_norm = 1.0
     validations = 12
+    averaged = 0
     prepared_files = ()
     samples = ("0.9 *0.2 0.4 0.1 *0.5 0.3", "*0.1 0.7 0.3 0.8 0.5 *0.9")
 

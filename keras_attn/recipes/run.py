@@ -1,6 +1,12 @@
 """A recipe run in a directory: trained, gone on with, and loaded again."""
 
+import math
+import signal
+import time
+from dataclasses import dataclass
 from pathlib import Path
+
+import tensorflow as tf
 
 from keras_attn.errors import UserError
 from keras_attn.recipes import make_recipe
@@ -15,28 +21,46 @@ from keras_attn.training import (
     RunDirectory,
     StopOnSignal,
     TensorBoardCurves,
+    Workers,
     fit,
     load_average,
     load_checkpoint,
+    make_strategy,
+    resume,
     save_checkpoint,
     snapshots,
 )
+
+
+@dataclass(frozen=True)
+class _Options:
+    every_steps: int | None
+    patience: int | None
+    tensorboard: Path | None
 
 
 def train(
     recipe: Recipe,
     run: RunDirectory,
     budget: Budget,
+    strategy: tf.distribute.Strategy | None = None,
+    every_steps: int | None = None,
     patience: int | None = None,
     tensorboard: Path | None = None,
 ) -> int | None:
     """Train a recipe until its budget is used up, from its last checkpoint if there is one.
 
-    Ctrl-C and SIGTERM end the training after the running step, with a checkpoint. At the end the
-    mean of the last checkpoints is validated and kept, if the recipe asks for it.
+    Ctrl-C and SIGTERM end the training after the running step, with a checkpoint. Of several
+    workers the first writes the checkpoints, validates and shows progress; the others prepare
+    their data in directories of their own below the run. At the end the mean of the last
+    checkpoints is validated and kept, if the recipe asks for it.
 
     Args:
-        recipe, run, budget: what is trained, where it is kept, and for how long.
+        recipe: what is trained.
+        run: the directory of the run.
+        budget: when it ends.
+        strategy: of `training.make_strategy`; one device by default.
+        every_steps: the most steps between two checkpoints; by default a minute goes by.
         patience: training ends early after so many validations without a better one.
         tensorboard: directory of the curves for TensorBoard; none are written if not given.
 
@@ -44,28 +68,62 @@ def train(
         The number of the signal that ended the training, or None.
 
     Raises:
-        UserError: if the directory belongs to another recipe or other settings.
+        UserError: if the directory belongs to another recipe or other settings, or a worker is
+            lost.
     """
-    _prepare(recipe, run)
-    model, optimizer = recipe.build(run), recipe.optimizer()
-    optimizer.build(model.trainable_variables)
-    progress = {"step": 0, "seconds": 0.0}
-    if run.last_checkpoint.exists():
-        progress = load_checkpoint(run.last_checkpoint, model, optimizer)
-    step, stale = int(progress["step"]), int(progress.get("stale", 0))
-    is_stale = patience is not None and stale >= patience
-    if is_stale or budget.used(step, progress["seconds"]) >= 1.0:
+    strategy = strategy or make_strategy("none")
+    workers = Workers(strategy)
+    with workers.together():
+        options = _Options(every_steps, patience, tensorboard)
+        return _train(recipe, run, budget, strategy, workers, options)
+
+
+def _train(recipe, run, budget, strategy, workers, options) -> int | None:
+    own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
+    _prepare(recipe, own)
+    with strategy.scope():
+        model, optimizer = recipe.build(own), recipe.optimizer()
+        optimizer.build(model.trainable_variables)
+    progress = resume(run, model, optimizer, workers=workers, report=run.log)
+    step, seconds = int(progress.get("step", 0)), progress.get("seconds", 0.0)
+    is_stale = options.patience is not None and progress.get("stale", 0) >= options.patience
+    if is_stale or budget.used(step, seconds) >= 1.0:
         return None
-    pace = Pace(budget, recipe.learning_rate, progress["seconds"])
+    clock = workers.clock if budget.minutes else time.monotonic
+    pace = Pace(budget, recipe.learning_rate, seconds, clock)
+    interruption = StopOnSignal()
+    callbacks = [interruption, pace]
+    if workers.is_chief:
+        callbacks += _shown_and_kept(recipe, run, model, pace, progress, options)
+    fit(
+        model,
+        recipe.batches(own),
+        budget.steps,
+        optimizer=optimizer,
+        objective=recipe.objective(),
+        clip_norm=recipe.clip_norm,
+        initial_step=step,
+        callbacks=callbacks,
+        strategy=strategy,
+    )
+    if pace.used < 1.0 and workers.any(interruption.received is not None):
+        return interruption.received or signal.SIGTERM  # that another worker received
+    if workers.is_chief:
+        _keep_average(recipe, run)
+    return None
+
+
+def _shown_and_kept(recipe, run, model, pace, progress, options) -> list:
+    """The callbacks of the worker that shows, validates and keeps."""
     bar = ProgressBar(recipe.name, used=lambda: pace.used)
     text_model = recipe.text_model(model, run)
-    observers = [bar, *([] if tensorboard is None else [TensorBoardCurves(tensorboard)])]
+    curves = [] if options.tensorboard is None else [TensorBoardCurves(options.tensorboard)]
 
     def validate() -> dict[str, float]:
         metrics = recipe.validate(text_model)
         run.record({"step": pace.step, "minutes": pace.seconds / 60, **metrics})
-        for curves in observers[1:]:
-            curves.add(metrics, pace.step)
+        for each in curves:
+            each.add(metrics, pace.step)
         return metrics
 
     keeping = KeepCheckpoints(
@@ -73,27 +131,14 @@ def train(
         pace,
         validate=validate,
         validations=recipe.validations,
-        best=progress.get("best", float("-inf")),
-        stale=stale,
-        patience=patience,
+        best=progress.get("best", -math.inf),
+        stale=int(progress.get("stale", 0)),
+        patience=options.patience,
         report=bar.show,
+        every_steps=options.every_steps,
     )
     averaging = [KeepSnapshots(run, pace, recipe.averaged)] if recipe.averaged else []
-    interruption = StopOnSignal()
-    fit(
-        model,
-        recipe.batches(run),
-        budget.steps,
-        optimizer=optimizer,
-        objective=recipe.objective(),
-        clip_norm=recipe.clip_norm,
-        initial_step=step,
-        callbacks=[interruption, pace, *observers, *averaging, keeping],
-    )
-    if interruption.received and pace.used < 1.0:
-        return interruption.received
-    _keep_average(recipe, run, model, text_model)
-    return None
+    return [bar, *curves, *averaging, keeping]
 
 
 def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, TextModel]:
@@ -112,19 +157,22 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
         )
     recipe = make_recipe(description["recipe"], **description["settings"])
     checkpoints = [path for path in (run.average_checkpoint, run.best_checkpoint) if path.exists()]
-    if not checkpoints and not run.last_checkpoint.exists():
+    unvalidated = [path for path in (run.last_checkpoint, run.previous_checkpoint) if path.exists()]
+    if not checkpoints and not unvalidated:
         raise UserError(f"{run.path} has no checkpoint yet; train first.")
     model = recipe.build(run)
     scores = {path: load_checkpoint(path, model)["best"] for path in checkpoints}
-    load_checkpoint(max(scores, key=scores.get, default=run.last_checkpoint), model)
+    load_checkpoint(max(scores, key=scores.get) if scores else unvalidated[0], model)
     return recipe, recipe.text_model(model, run)
 
 
-def _keep_average(recipe: Recipe, run: RunDirectory, model, text_model: TextModel) -> None:
-    """Validate the mean of the run's snapshots and keep it; the model is left with it."""
+def _keep_average(recipe: Recipe, run: RunDirectory) -> None:
+    """Validate the mean of the run's snapshots and keep it."""
     paths = snapshots(run)
     if len(paths) < 2:
         return
+    model = recipe.build(run)  # one that no strategy shares out
+    text_model = recipe.text_model(model, run)
     progress = load_average(paths, model)
     metrics = recipe.validate(text_model)
     run.log(f"average of {len(paths)} checkpoints: {metrics}")

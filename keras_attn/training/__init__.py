@@ -1,4 +1,4 @@
-"""The training loop, checkpoints and run directories."""
+"""The training loop, strategies, checkpoints and run directories."""
 
 from keras_attn.training.averaging import KeepSnapshots, load_average, snapshots
 from keras_attn.training.budget import (
@@ -8,6 +8,7 @@ from keras_attn.training.budget import (
     warmed_up_then_linear,
 )
 from keras_attn.training.checkpoint import load_checkpoint, save_checkpoint
+from keras_attn.training.epochs import Epochs
 from keras_attn.training.fit import fit
 from keras_attn.training.interruption import StopOnSignal
 from keras_attn.training.keeping import KeepCheckpoints
@@ -17,11 +18,16 @@ from keras_attn.training.objectives import (
     token_objective,
 )
 from keras_attn.training.progress import ProgressBar
+from keras_attn.training.resuming import resume
 from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training.strategy import make_strategy
 from keras_attn.training.tensorboard import TensorBoardCurves
+from keras_attn.training.weight_average import WeightAverage
+from keras_attn.training.workers import Workers
 
 __all__ = [
     "Budget",
+    "Epochs",
     "KeepCheckpoints",
     "KeepSnapshots",
     "Pace",
@@ -29,10 +35,14 @@ __all__ = [
     "RunDirectory",
     "StopOnSignal",
     "TensorBoardCurves",
+    "WeightAverage",
+    "Workers",
     "fit",
     "load_average",
     "load_checkpoint",
+    "make_strategy",
     "projected_token_objective",
+    "resume",
     "save_checkpoint",
     "snapshots",
     "squared_error_objective",

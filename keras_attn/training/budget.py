@@ -82,23 +82,27 @@ class Pace(keras.callbacks.Callback):
         budget: of the run.
         learning_rate: `learning_rate(used, step)`, the share of the budget used and the steps done.
         seconds: used in earlier sessions.
+        clock: tells the time in seconds. It is read once a step, by all workers together if it is
+            `Workers.clock`.
+
+    Attributes:
+        step: steps done.
+        seconds: of training at the end of the last step, all sessions together.
     """
 
     def __init__(
-        self, budget: Budget, learning_rate: Callable[[float, int], float], seconds: float = 0.0
+        self,
+        budget: Budget,
+        learning_rate: Callable[[float, int], float],
+        seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ):
         super().__init__()
         self.budget = budget
         self._learning_rate = learning_rate
-        self._earlier = seconds
-        self._started: float | None = None
+        self._clock = clock
+        self.seconds = seconds
         self.step = 0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of training so far, all sessions together."""
-        running = 0.0 if self._started is None else time.monotonic() - self._started
-        return self._earlier + running
 
     @property
     def used(self) -> float:
@@ -106,7 +110,7 @@ class Pace(keras.callbacks.Callback):
         return self.budget.used(self.step, self.seconds)
 
     def on_train_begin(self, logs=None):
-        self._started = time.monotonic()
+        self._started = self._clock() - self.seconds
         self.step = self.params.get("initial_step", 0)
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -115,5 +119,6 @@ class Pace(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.step = batch + 1
+        self.seconds = self._clock() - self._started
         if self.used >= 1.0:
             self.model.stop_training = True

@@ -11,11 +11,17 @@ from keras_attn.errors import UserError
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+def written_whole(
+    path: str | os.PathLike, previous: str | os.PathLike | None = None
+) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears under its name only when it is complete.
 
     The bytes go to a neighbour of the file, reach the disk, and are renamed at the end; whatever
     stops the writing before leaves the old file as it was.
+
+    Args:
+        path: of the file.
+        previous: where the old file goes when the new one is complete, or None: it is replaced.
 
     Raises:
         UserError: if the disk is full or the place cannot be written.
@@ -32,6 +38,8 @@ def written_whole(path: str | os.PathLike) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(unfinished, 0o666 & ~_umask())
+        if previous is not None and path.exists():
+            os.replace(path, previous)
         os.replace(unfinished, path)
     except OSError as error:
         raise UserError(

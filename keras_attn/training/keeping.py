@@ -1,17 +1,23 @@
 """Checkpoints and validation while a run goes on."""
 
+import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import keras
 
 from keras_attn.training.budget import Pace
 from keras_attn.training.checkpoint import save_checkpoint
+from keras_attn.training.epochs import Epochs
 from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training.weight_average import WeightAverage
 
 
 class KeepCheckpoints(keras.callbacks.Callback):
-    """Keeps the last checkpoint and the best one of a run.
+    """Keeps the last two checkpoints and the best one of a run.
+
+    Of several workers the chief alone has this callback; it is the last in the list.
 
     Args:
         run: where they are kept.
@@ -23,6 +29,11 @@ class KeepCheckpoints(keras.callbacks.Callback):
         patience: training ends after so many validations without a better one; None for never.
         report: called with a line to show.
         every_seconds: the longest time between two checkpoints.
+        every_steps: the most steps between two checkpoints, or None for no limit.
+        average: the moving average of the weights, if there is one: validation and the best
+            checkpoint have its weights, the last checkpoint keeps it beside the model's own.
+        epochs: if there are any; they are told of everything by this callback, because a checkpoint
+            must hold what they found at its step, but not what they do to the weights at the end.
     """
 
     def __init__(
@@ -36,6 +47,9 @@ class KeepCheckpoints(keras.callbacks.Callback):
         patience: int | None = None,
         report: Callable[[str], None] = print,
         every_seconds: float = 60.0,
+        every_steps: int | None = None,
+        average: WeightAverage | None = None,
+        epochs: Epochs | None = None,
     ):
         super().__init__()
         self._run = run
@@ -47,47 +61,76 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._patience = patience
         self._report = report
         self._every_seconds = every_seconds
+        self._every_steps = every_steps or math.inf
+        self._average = average
+        self._epochs = keras.callbacks.CallbackList([epochs] if epochs else [])
+        self._state = lambda: epochs.state if epochs else {}
+
+    def set_model(self, model):
+        super().set_model(model)
+        self._epochs.set_model(model)
+
+    def set_params(self, params):
+        super().set_params(params)
+        self._epochs.set_params(params)
 
     def on_train_begin(self, logs=None):
+        self._epochs.on_train_begin()
         self._saved = time.monotonic()
+        self._saved_step = self._pace.step
         self._due = self._next_due()
 
+    def on_train_batch_begin(self, batch, logs=None):
+        self._epochs.on_train_batch_begin(batch)
+
     def on_train_batch_end(self, batch, logs=None):
+        self._epochs.on_train_batch_end(batch, logs)
         if self._pace.used >= self._due:
             self._due = self._next_due()
             self._validate_and_keep()
-        elif time.monotonic() - self._saved > self._every_seconds:
+        elif self._is_time_to_save():
             self._save_last()
 
     def on_train_end(self, logs=None):
-        self._save_last()
+        if self._pace.step > self._saved_step:
+            self._save_last()
+        self._epochs.on_train_end()
+
+    def _is_time_to_save(self) -> bool:
+        return (
+            time.monotonic() - self._saved > self._every_seconds
+            or self._pace.step - self._saved_step >= self._every_steps
+        )
 
     def _next_due(self) -> float:
         return (int(self._pace.used * self._validations + 1e-9) + 1) / self._validations
 
     def _validate_and_keep(self):
-        metrics = self._validate()
-        line = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        self._report(f"step {self._pace.step}: {line}")
-        score = next(iter(metrics.values()))
-        self._stale += 1
-        if score > self._best:
-            self._best, self._stale = score, 0
-            self._save(self._run.best_checkpoint)
+        with self._average.applied() if self._average else nullcontext():
+            metrics = self._validate()
+            line = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+            self._report(f"step {self._pace.step}: {line}")
+            score = next(iter(metrics.values()))
+            self._stale += 1
+            if score > self._best:
+                self._best, self._stale = score, 0
+                self._save(self._run.best_checkpoint)
         self._save_last()
         if self._patience is not None and self._stale >= self._patience:
             self._report(f"stopped: no better than {self._best:.4f} for {self._stale} validations")
             self.model.stop_training = True
 
     def _save_last(self):
-        self._save(self._run.last_checkpoint)
+        self._save(self._run.last_checkpoint, self._run.previous_checkpoint)
         self._saved = time.monotonic()
+        self._saved_step = self._pace.step
 
-    def _save(self, path):
+    def _save(self, path, previous=None):
         progress = {
             "step": self._pace.step,
             "seconds": self._pace.seconds,
             "best": self._best,
             "stale": self._stale,
+            **self._state(),
         }
-        save_checkpoint(path, self.model, self.model.optimizer, progress)
+        save_checkpoint(path, self.model, self.model.optimizer, progress, self._average, previous)

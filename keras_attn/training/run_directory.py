@@ -23,6 +23,7 @@ class RunDirectory:
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
         self.last_checkpoint = self.path / "last.npz"
+        self.previous_checkpoint = self.path / "previous.npz"
         self.best_checkpoint = self.path / "best.npz"
         self.average_checkpoint = self.path / "average.npz"
         self.history = self.path / "history.jsonl"
@@ -63,6 +64,11 @@ class RunDirectory:
         """Give the directory back: its settings, its log and the files of these names go."""
         for name in ("settings.json", "log.txt", *names):
             (self.path / name).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what processes that were killed while they wrote a checkpoint left behind."""
+        for unfinished in self.path.glob(".*.npz-*"):
+            unfinished.unlink(missing_ok=True)
 
     def description(self) -> dict:
         """The recipe's name and settings.

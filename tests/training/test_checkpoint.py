@@ -1,12 +1,13 @@
 import errno
 import os
+import resource
 
 import keras
 import numpy as np
 import pytest
 
 from keras_attn.errors import UserError
-from keras_attn.training import load_checkpoint, save_checkpoint
+from keras_attn.training import RunDirectory, load_checkpoint, resume, save_checkpoint
 from keras_attn.training.files import written_whole
 
 
@@ -79,3 +80,62 @@ def test_a_written_file_is_readable_by_others_as_the_umask_says(tmp_path):
         file.write(b"new")
     (tmp_path / "plain").write_bytes(b"")
     assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def _kept(run, steps):
+    """A run that saved a checkpoint at each of these steps."""
+    model, optimizer = _model(), keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    for step in steps:
+        save_checkpoint(
+            run.last_checkpoint, model, optimizer, {"step": step}, previous=run.previous_checkpoint
+        )
+    return model, optimizer
+
+
+def test_the_checkpoint_before_is_kept_and_taken_if_the_last_one_is_damaged(tmp_path):
+    run, lines = RunDirectory(tmp_path), []
+    model, optimizer = _kept(run, [1, 2, 3])
+    assert resume(run, model, optimizer)["step"] == 3
+    content = bytearray(run.last_checkpoint.read_bytes())
+    content[len(content) // 2] ^= 1  # one bit
+    run.last_checkpoint.write_bytes(content)
+    assert resume(run, model, optimizer, report=lines.append)["step"] == 2
+    assert len(lines) == 1
+    assert "previous.npz, the checkpoint before." in lines[0]
+
+
+def test_a_run_killed_between_the_two_renames_goes_on_from_the_checkpoint_before(tmp_path):
+    run = RunDirectory(tmp_path)
+    model, optimizer = _kept(run, [1, 2])
+    run.last_checkpoint.unlink()
+    assert resume(run, model, optimizer)["step"] == 1
+
+
+def test_two_damaged_checkpoints_are_one_sentence(tmp_path):
+    run = RunDirectory(tmp_path)
+    model, optimizer = _kept(run, [1, 2])
+    for path in (run.last_checkpoint, run.previous_checkpoint):
+        path.write_bytes(b"nonsense")
+    with pytest.raises(UserError, match=r"previous\.npz is not a checkpoint"):
+        resume(run, model, optimizer, report=lambda line: None)
+
+
+def test_a_full_disk_is_one_sentence_and_keeps_the_last_checkpoints(tmp_path):
+    run = RunDirectory(tmp_path)
+    model, optimizer = _kept(run, [1, 2])
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))  # Python ignores its signal
+    try:
+        with pytest.raises(UserError, match=r"Cannot write .*last\.npz: .*unharmed"):
+            _kept(run, [3])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert resume(run, model, optimizer)["step"] == 2
+    assert sorted(os.listdir(tmp_path)) == ["last.npz", "previous.npz"]
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match="Cannot write"):
+        _kept(RunDirectory(tmp_path / "file"), [1])

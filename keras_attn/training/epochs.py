@@ -1,0 +1,121 @@
+"""Epochs of a run that has only steps, for the callbacks that live by them."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+
+import keras
+import numpy as np
+
+
+class Epochs(keras.callbacks.Callback):
+    """Tells Keras callbacks of an epoch after every so many steps: early stopping, plateaus, logs.
+
+    At the end of an epoch they get the mean `loss` over its tokens and what `validate` returns.
+    Under `multi_worker` every worker runs them, and validates, so that all decide alike.
+
+    Args:
+        steps: of an epoch.
+        callbacks: Keras callbacks.
+        validate: returns metrics by name, such as `val_loss`; or None.
+        state: what an earlier session saved of `state`, so that an epoch that was interrupted and
+            the patience of the callbacks go on.
+
+    Example:
+        >>> stopping = keras.callbacks.EarlyStopping(monitor="loss", patience=3)
+        >>> fit(model, batches, 10_000, optimizer=optimizer, callbacks=[Epochs(100, [stopping])])
+        2300
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        callbacks: Iterable[keras.callbacks.Callback],
+        validate: Callable[[], dict[str, float]] | None = None,
+        state: Mapping[str, float | np.ndarray] | None = None,
+    ):
+        super().__init__()
+        self._steps = steps
+        self._callbacks = list(callbacks)
+        self._validate = validate or dict
+        self._saved = dict(state or {})
+        self._total = self._count = 0.0
+
+    @property
+    def state(self) -> dict[str, float | np.ndarray]:
+        """The sums of the epoch so far, and the numbers and arrays that the callbacks hold."""
+        state = {"epoch/total": self._total, "epoch/count": self._count}
+        for index, callback in enumerate(self._callbacks):
+            # What it was made with is no state: EarlyStopping turns the sign of its `min_delta`.
+            settings = inspect.signature(type(callback)).parameters
+            for name, value in vars(callback).items():
+                if name not in settings:
+                    state.update(_numbers(f"epoch/{index}/{name}", value))
+        return state
+
+    def on_train_begin(self, logs=None):
+        self._list = keras.callbacks.CallbackList(self._callbacks, model=self.model)
+        self._list.set_params(self.params)
+        self._list.on_train_begin()
+        self._restore()
+        self._epoch = self.params.get("initial_step", 0) // self._steps
+        self._begun = False
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if not self._begun:
+            self._begun = True
+            self._list.on_epoch_begin(self._epoch)
+        self._list.on_train_batch_begin(batch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._total += logs["loss"] * logs["tokens"]
+        self._count += logs["tokens"]
+        self._list.on_train_batch_end(batch, logs)
+        if (batch + 1) // self._steps > self._epoch:
+            self._end_epoch()
+            self._epoch = (batch + 1) // self._steps
+
+    def on_train_end(self, logs=None):
+        self._list.on_train_end()
+
+    def _end_epoch(self):
+        loss = self._total / self._count if self._count else 0.0
+        self._total = self._count = 0.0
+        self._begun = False
+        self._list.on_epoch_end(self._epoch, {"loss": loss, **self._validate()})
+
+    def _restore(self):
+        """Put back what `state` held, after `on_train_begin` has reset the callbacks."""
+        self._total = self._saved.pop("epoch/total", 0.0)
+        self._count = self._saved.pop("epoch/count", 0.0)
+        for index, callback in enumerate(self._callbacks):
+            prefix = f"epoch/{index}/"
+            saved = {
+                key.removeprefix(prefix): value
+                for key, value in self._saved.items()
+                if key.startswith(prefix)
+            }
+            vars(callback).update(_without_lists(saved, vars(callback)))
+        self._saved.clear()
+
+
+def _numbers(key: str, value) -> dict[str, float | np.ndarray]:
+    """A number, an array or a list of arrays by names; nothing for what is none of these."""
+    if isinstance(value, bool | int | float | np.number | np.ndarray):
+        return {key: value}
+    if isinstance(value, list) and value and all(isinstance(x, np.ndarray) for x in value):
+        return {f"{key}/{index}": array for index, array in enumerate(value)}
+    return {}
+
+
+def _without_lists(saved: dict, current: dict) -> dict:
+    """Attributes from names: `x/0`, `x/1` become the list `x`, numbers have the type they had."""
+    attributes = {}
+    for key, value in saved.items():
+        name, _, index = key.partition("/")
+        if index:
+            attributes.setdefault(name, []).append(np.asarray(value))
+        elif isinstance(current.get(name), bool | int):
+            attributes[name] = type(current[name])(value)
+        else:
+            attributes[name] = value
+    return attributes

@@ -1,0 +1,89 @@
+"""Going on where a run stopped, all workers from the same step."""
+
+import io
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from keras_attn.training.checkpoint import (
+    BrokenCheckpointError,
+    load_checkpoint,
+    variable_groups,
+)
+from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training.weight_average import WeightAverage
+from keras_attn.training.workers import Workers
+
+
+def resume(
+    run: RunDirectory,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    *,
+    average: WeightAverage | None = None,
+    workers: Workers | None = None,
+    report: Callable[[str], None] = print,
+) -> dict[str, float | np.ndarray]:
+    """Set a model, its optimiser and its average to the last whole checkpoint of a run.
+
+    The chief reads it and sends it to the other workers, who need no disk in common with it and
+    cannot start from another step. If the newest file is damaged, the one before is taken. Without
+    a checkpoint all start from the chief's initial values.
+
+    Args:
+        run: of the chief; the others' are not looked at.
+        model, optimizer: what is trained; the optimiser has been built.
+        average: the moving average of the weights, if there is one.
+        workers: that train together; without them this process is alone.
+        report: called with a line if a damaged checkpoint is passed over.
+
+    Returns:
+        The progress that was saved; empty if there was no checkpoint.
+
+    Raises:
+        UserError: if there are checkpoints and none of them is whole, or they are of another model.
+
+    Example:
+        >>> progress = resume(RunDirectory("runs/mine"), model, optimizer)
+        >>> step = int(progress.get("step", 0))
+        >>> fit(model, batches, steps=1000, optimizer=optimizer, initial_step=step)
+        1000
+    """
+    progress = {}
+    if workers is None or workers.is_chief:
+        progress = _load(run, model, optimizer, average, report)
+    if workers is None or workers.number == 1:
+        return progress
+    variables = [
+        variable
+        for group in variable_groups(model, optimizer, average).values()
+        for variable in group
+    ]
+    values = workers.of_chief([variable.numpy() for variable in variables])
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+    return _progress_of_chief(progress, workers)
+
+
+def _load(run, model, optimizer, average, report) -> dict:
+    run.sweep()
+    paths = [path for path in (run.last_checkpoint, run.previous_checkpoint) if path.exists()]
+    for path in paths:
+        try:
+            return load_checkpoint(path, model, optimizer, average)
+        except BrokenCheckpointError as error:
+            if path == paths[-1]:
+                raise
+            report(f"{error} Going on from {paths[-1]}, the checkpoint before.")
+    return {}
+
+
+def _progress_of_chief(progress: dict, workers: Workers) -> dict:
+    file = io.BytesIO()
+    np.savez(file, **progress)
+    content = np.frombuffer(file.getvalue(), np.uint8).astype(np.int32)
+    size = int(workers.of_chief([np.int32(len(content))])[0])
+    content = workers.of_chief([np.resize(content, size)])[0]
+    with np.load(io.BytesIO(content.astype(np.uint8).tobytes())) as stored:
+        return {name: value if value.ndim else float(value) for name, value in stored.items()}

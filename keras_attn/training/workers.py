@@ -1,0 +1,174 @@
+"""The processes that train together, and what they agree on."""
+
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.errors import UserError
+from keras_attn.training.reduction import sum_over_replicas
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+_SECONDS_TO_ANSWER = 2.0
+# A worker that still lives is missed 10 seconds after it stops; until all have found out which one
+# is dead, none should look dead.
+_SECONDS_OF_GRACE = 12.0
+# TensorFlow tells of a dead worker within these, or may never do so.
+_SECONDS_OF_PATIENCE = 15.0
+
+
+class Workers:
+    """The processes of a strategy; without `multi_worker` there is one, the chief.
+
+    All of them must call `any` and `of_chief` in the same order, for each waits for the others.
+
+    Args:
+        strategy: of `make_strategy`.
+
+    Attributes:
+        number: of processes.
+        index: of this one.
+        is_chief: whether this one is the first, which writes checkpoints and shows progress.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self._strategy = strategy
+        self._names = _names(strategy)
+        self.number = len(self._names)
+        self.index = 0
+        if self.number > 1:
+            resolver = strategy.cluster_resolver
+            self.index = list(self._names).index(f"{resolver.task_type} {resolver.task_id}")
+        self.is_chief = self.index == 0
+        self._waiting_since: float | None = None
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is True in one of the processes."""
+        if self.number == 1:
+            return flag
+        return self._sum([np.int32(flag)], of_all=True)[0] > 0
+
+    def of_chief(self, values: list[np.ndarray]) -> list[np.ndarray]:
+        """The values of the chief, in every process."""
+        if self.number == 1:
+            return values
+        return self._sum(values, of_all=False)
+
+    def clock(self) -> float:
+        """The chief's clock in seconds, in every process."""
+        return float(self.of_chief([np.float64(time.monotonic())])[0])
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Turns TensorFlow's errors about a worker that is lost into a sentence that names it.
+
+        Raises:
+            UserError: within half a minute after another worker has died.
+        """
+        if self.number == 1:
+            yield
+            return
+        left = threading.Event()
+        threading.Thread(target=self._watch, args=(left,), daemon=True).start()
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if not (isinstance(error, _LOST) or "Collective ops is aborted" in str(error)):
+                raise
+            sentence = self._lost(self._missing(str(error)))
+            if self.number > 2:
+                time.sleep(_SECONDS_OF_GRACE)
+            raise UserError(sentence) from error
+        finally:
+            left.set()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around what waits for the other workers."""
+        self._waiting_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waiting_since = None
+
+    def _watch(self, left: threading.Event) -> None:
+        """End this process if it waits for a worker that is gone and TensorFlow does not tell.
+
+        Nothing gentler reaches a thread that waits inside of TensorFlow.
+        """
+        while not left.wait(1.0):
+            since = self._waiting_since
+            if since is None or time.monotonic() - since < _SECONDS_OF_PATIENCE:
+                continue
+            silent = [name for name in self._others() if not _answers(self._names[name])]
+            if silent and self._waiting_since == since:
+                print(f"Error: {self._lost(silent)}", file=sys.stderr, flush=True)
+                os._exit(2)
+
+    def _lost(self, names: list[str]) -> str:
+        places = " and ".join(f"{name} ({self._names[name]})" for name in names)
+        return (
+            f"Lost {places}, without which the training cannot go on: see what is written there, "
+            "then start all workers again; they go on from the last checkpoint."
+        )
+
+    def _others(self) -> list[str]:
+        return [name for index, name in enumerate(self._names) if index != self.index]
+
+    def _missing(self, message: str) -> list[str]:
+        """The workers that an error speaks of, those that do not answer if there are any."""
+        message = re.sub(r"reported from /job:\S+", "", message)
+        places = re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message)
+        others = self._others()
+        named = [name for name in others if tuple(name.split()) in places] or others
+        return [name for name in named if not _answers(self._names[name])] or named
+
+    def _sum(self, values: list[np.ndarray], of_all: bool) -> list[np.ndarray]:
+        """The sums over the replicas of all processes, or the values of the first one."""
+        with self.waiting():
+            sums = self._summed(list(map(tf.constant, values)), of_all)
+            return [value.numpy() for value in sums]
+
+    @tf.function
+    def _summed(self, values, of_all):
+        def summed(values):
+            replica = tf.distribute.get_replica_context()
+            counts = of_all or tf.equal(replica.replica_id_in_sync_group, 0)
+            kept = [tf.where(counts, value, tf.zeros_like(value)) for value in values]
+            return sum_over_replicas(kept)
+
+        sums = self._strategy.run(summed, args=(values,))
+        return [self._strategy.experimental_local_results(value)[0] for value in sums]
+
+
+def _names(strategy: tf.distribute.Strategy) -> dict[str, str]:
+    """The workers by name with their addresses, the chief first."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return {"worker 0": ""}
+    cluster = strategy.cluster_resolver.cluster_spec().as_dict()
+    return {
+        f"{job} {index}": address
+        for job in ("chief", "worker")
+        for index, address in enumerate(cluster.get(job, []))
+    }
+
+
+def _answers(address: str) -> bool:
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), _SECONDS_TO_ANSWER).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,125 @@
+"""What must hold on two replicas, checked in a process of its own; prints the checks that held."""
+
+import traceback
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn.training import WeightAverage, fit, make_strategy
+
+DEVICES = ["CPU:0", "CPU:1"]
+
+
+def _batches(rows=4):
+    ids = tf.ones([rows, 50])
+    return tf.data.Dataset.from_tensors((ids, tf.zeros([rows, 50]))).repeat()
+
+
+def _dropout_model():
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((50,))
+    scale = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    return keras.Model(inputs, scale(keras.layers.Dropout(0.5)(inputs)))
+
+
+def _output(model, batch):
+    """The sum of what dropout left: its gradient tells the kept units of all rows."""
+    return tf.reduce_sum(model(batch[0], training=True)), tf.constant(1.0)
+
+
+def _kept_units(strategy, steps=1, rows=2):
+    with strategy.scope():
+        model, optimizer = _dropout_model(), keras.optimizers.SGD(1.0)
+    fit(model, _batches(rows), steps, optimizer=optimizer, objective=_output, strategy=strategy)
+    return model.get_weights()[0].ravel(), model
+
+
+def check_dropout_differs_between_replicas():
+    strategy = make_strategy("mirrored", DEVICES)
+    weights, _ = _kept_units(strategy)  # one row each; count 2: w = 1 - (mask_0 + mask_1)
+    kept = np.round(1 - weights)
+    assert set(kept.tolist()) == {0.0, 1.0, 2.0}, kept
+
+
+def check_dropout_is_reproducible_and_the_seeds_come_back():
+    strategy = make_strategy("mirrored", DEVICES)
+    first, model = _kept_units(strategy, steps=3)
+    second, _ = _kept_units(strategy, steps=3)
+    np.testing.assert_array_equal(first, second)
+    state = next(v.value for v in model.variables if v.name == "seed_generator_state")
+    one, other = (value.numpy() for value in strategy.experimental_local_results(state))
+    np.testing.assert_array_equal(one, other)
+    assert one[1] == 3
+
+
+def check_batch_normalisation_of_own_rows_is_refused():
+    strategy = make_strategy("mirrored", DEVICES)
+    with strategy.scope():
+        inputs = keras.Input((50,))
+        model = keras.Model(inputs, keras.layers.BatchNormalization(name="norm")(inputs))
+        optimizer = keras.optimizers.SGD()
+    _assert_refused("synchronized=True", model, optimizer, strategy)
+
+
+def check_a_model_made_elsewhere_is_refused():
+    model, optimizer = _dropout_model(), keras.optimizers.SGD()
+    _assert_refused("scope of the strategy", model, optimizer, make_strategy("mirrored", DEVICES))
+
+
+def check_more_replicas_than_rows_give_no_nan():
+    strategy = make_strategy("mirrored", DEVICES)
+    with strategy.scope():
+        model, optimizer = _dropout_model(), keras.optimizers.SGD(0.1)
+
+    def mean(model, batch):
+        rows = tf.cast(tf.shape(batch[0])[0], tf.float32)
+        return tf.reduce_mean(model(batch[0])) * rows, rows  # not a number for no rows
+
+    losses = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda step, logs: losses.append(logs["loss"])
+    )
+    fit(
+        model, _batches(1), 2, optimizer=optimizer, objective=mean, strategy=strategy,
+        callbacks=[watch],
+    )  # fmt: skip
+    assert np.isfinite(losses).all(), losses
+    assert np.isfinite(model.get_weights()[0]).all()
+
+
+def check_the_average_is_the_same_on_all_replicas():
+    strategy = make_strategy("mirrored", DEVICES)
+    with strategy.scope():
+        model, optimizer = _dropout_model(), keras.optimizers.SGD(0.01)
+        average = WeightAverage(model, 0.5)
+    fit(
+        model, _batches(), 3, optimizer=optimizer, objective=_output, strategy=strategy,
+        average=average,
+    )  # fmt: skip
+    values = strategy.experimental_local_results(average.variables[0].value)
+    np.testing.assert_array_equal(values[0].numpy(), values[1].numpy())
+    assert not np.array_equal(values[0].numpy(), model.get_weights()[0])
+
+
+def _assert_refused(words, model, optimizer, strategy):
+    with pytest.raises(ValueError, match=f"{words}.*Received:"):
+        fit(model, _batches(), 1, optimizer=optimizer, objective=_output, strategy=strategy)
+
+
+def main():
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    for name, check in list(globals().items()):
+        if name.startswith("check_"):
+            try:
+                check()
+                print(name, flush=True)
+            except Exception:
+                traceback.print_exc()
+
+
+if __name__ == "__main__":
+    main()
