@@ -48,8 +48,15 @@ def _regression(tmp_path):
     return adding(), squared_error, next(iter(adding_batches()))
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("recipe", [_dates, _translation, _regression])
+@pytest.mark.parametrize(
+    ("recipe", "policy"),
+    [
+        (_dates, "float32"),
+        (_translation, "mixed_bfloat16"),
+        (_translation, "float32"),
+        (_regression, "mixed_bfloat16"),
+    ],
+)
 def test_loss_and_gradient_compile_and_read_no_text(recipe, policy, tmp_path):
     keras.config.set_dtype_policy(policy)
     try:
