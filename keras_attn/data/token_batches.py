@@ -1,7 +1,7 @@
 """Pairs of a store as shuffled batches of similar length and bounded size."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,9 @@ _TOKENS_IN_POOL = 1 << 22  # both sides together
 _JITTER = 2.0  # tokens
 
 
-def token_batches(store: PairStore, batch_tokens: int, seed: int) -> tf.data.Dataset:
+def token_batches(
+    store: PairStore, batch_tokens: int, seed: int, lengths: Sequence[int] | None = None
+) -> tf.data.Dataset:
     """Endless shuffled batches of about as many tokens each; their order depends on the seed alone.
 
     In every pass the blocks of the store are shuffled and dealt into pools of about 4 million
@@ -27,6 +29,8 @@ def token_batches(store: PairStore, batch_tokens: int, seed: int) -> tf.data.Dat
         batch_tokens: the most tokens of a batch: pairs times the longest sequence of the batch, on
             the side where that is more. Padding counts; sequences end with the end token.
         seed: of the order.
+        lengths: if given, a batch is as long as the smallest of these that holds it, the largest
+            at least as long as the longest sequence: to be padded by `with_fixed_shapes`.
 
     Returns:
         A dataset of `(inputs, labels, mask)`, see `keras_attn.data.sequence_pairs.model_batch`.
@@ -45,7 +49,7 @@ def token_batches(store: PairStore, batch_tokens: int, seed: int) -> tf.data.Dat
     ids, splits = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)
     cuts = tf.TensorSpec([None, 2], tf.int64)
     pools = tf.data.Dataset.from_generator(
-        lambda: _pools(store, batch_tokens, seed),
+        lambda: _pools(store, batch_tokens, seed, lengths),
         output_signature=(ids, splits, ids, splits, cuts),
     )
     return pools.flat_map(_batches_of_pool).prefetch(4)
@@ -67,7 +71,9 @@ def _slice(ids: tf.Tensor, splits: tf.Tensor, cut: tf.Tensor) -> tf.RaggedTensor
     )
 
 
-def _pools(store: PairStore, batch_tokens: int, seed: int) -> Iterator[tuple]:
+def _pools(
+    store: PairStore, batch_tokens: int, seed: int, lengths: Sequence[int] | None
+) -> Iterator[tuple]:
     """Pools without end: ids and row splits of the sources and the targets, and the cuts."""
     for number in itertools.count():
         random = np.random.default_rng([abs(seed), int(seed < 0), number])
@@ -77,7 +83,10 @@ def _pools(store: PairStore, batch_tokens: int, seed: int) -> Iterator[tuple]:
             )
             order = _order(sources.lengths, targets.lengths, random)
             sources, targets = sources.take(order), targets.take(order)
-            cuts = _cuts(np.maximum(sources.lengths, targets.lengths), batch_tokens)
+            longest = np.maximum(sources.lengths, targets.lengths)
+            if lengths is not None:
+                longest = np.array(sorted(lengths))[np.searchsorted(sorted(lengths), longest)]
+            cuts = _cuts(longest, batch_tokens)
             yield (*_flat(sources), *_flat(targets), random.permutation(cuts))
 
 

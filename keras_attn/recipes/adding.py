@@ -65,6 +65,9 @@ class Adding:
     def batches(self, run: RunDirectory) -> tf.data.Dataset:
         return adding_batches(self.settings["length"], BATCH, self.settings["seed"])
 
+    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+        return self.batches(run)
+
     def optimizer(self) -> keras.optimizers.Optimizer:
         return keras.optimizers.Adam()
 

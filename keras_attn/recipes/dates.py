@@ -8,12 +8,14 @@ import tensorflow as tf
 
 from keras_attn.analysis import plot_alignments
 from keras_attn.data.dates import TARGET_CHARACTERS, source_characters, write_dates
+from keras_attn.data.fixed_shapes import with_fixed_shapes
 from keras_attn.data.sequence_pairs import batches_of_pairs
 from keras_attn.models import RNNSearch
 from keras_attn.serving.text_model import TextModel
 from keras_attn.text import CharacterTokenizer
 from keras_attn.training import Budget, RunDirectory, token_objective
 
+BATCH = 64
 TARGET_LENGTH = len("1998-03-03") + 1  # with the end token
 
 
@@ -70,9 +72,13 @@ class Dates:
         return batches_of_pairs(
             source.tokenize(tf.constant(texts)),
             target.tokenize(tf.constant(dates)),
-            batch_size=64,
+            batch_size=BATCH,
             seed=self.settings["seed"],
         )
+
+    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+        lengths = (16, 24, 40, self.max_source_length + 1)
+        return with_fixed_shapes(self.batches(run), dict.fromkeys(lengths, BATCH))
 
     def optimizer(self) -> keras.optimizers.Optimizer:
         return keras.optimizers.Adam()

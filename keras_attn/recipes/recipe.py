@@ -42,6 +42,9 @@ class Recipe(Protocol):
     def batches(self, run: RunDirectory) -> tf.data.Dataset:
         """Endless training batches, their order a function of the settings."""
 
+    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+        """Endless training batches in a few shapes, for a TPU."""
+
     def optimizer(self) -> keras.optimizers.Optimizer:
         """The optimiser; its learning rate is set before every step."""
 

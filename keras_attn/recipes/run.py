@@ -95,9 +95,10 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     callbacks = [interruption, pace]
     if workers.is_chief:
         callbacks += _shown_and_kept(recipe, run, model, pace, progress, options)
+    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     fit(
         model,
-        recipe.batches(own),
+        recipe.fixed_batches(own) if is_tpu else recipe.batches(own),
         budget.steps,
         optimizer=optimizer,
         objective=recipe.objective(),

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_attn.analysis import plot_alignments
 from keras_attn.data.aligned_text import aligned_lines
+from keras_attn.data.fixed_shapes import with_fixed_shapes
 from keras_attn.data.pair_store import PairStore, write_pair_store
 from keras_attn.data.token_batches import token_batches
 from keras_attn.recipes.translation_models import SCHEDULES, Architecture
@@ -19,6 +20,8 @@ from keras_attn.serving.text_model import TextModel
 from keras_attn.training import Budget, RunDirectory, projected_token_objective
 
 PAIRS_FILE = "pairs.bin"
+FIXED_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96)
+"""Of batches in few shapes; at most half of a batch is then padding."""
 
 
 class Corpus(Protocol):
@@ -102,6 +105,12 @@ class Translation:
     def batches(self, run: RunDirectory) -> tf.data.Dataset:
         store = PairStore(run.path / PAIRS_FILE)
         return token_batches(store, self._options["batch_tokens"], self._options["seed"])
+
+    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+        store, tokens = PairStore(run.path / PAIRS_FILE), self._options["batch_tokens"]
+        lengths = [length for length in FIXED_LENGTHS if length < store.longest] + [store.longest]
+        batches = token_batches(store, tokens, self._options["seed"], lengths)
+        return with_fixed_shapes(batches, {length: tokens // length for length in lengths})
 
     def optimizer(self) -> keras.optimizers.Optimizer:
         return keras.optimizers.Adam(beta_2=0.98)

@@ -1,5 +1,6 @@
 """The training step of all replicas, and several of them in one call."""
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -40,10 +41,14 @@ def make_train_call(
 def make_train_step(
     strategy: tf.distribute.Strategy, replica_step: Callable, batch_spec
 ) -> Callable:
-    """`train_step(batch) -> (sum, count)`, traced once for all batches of that specification."""
-    return tf.function(
-        lambda batch: _step(strategy, replica_step, batch), input_signature=[batch_spec]
-    )
+    """`train_step(batch) -> (sum, count)`, traced once for all batches of that specification.
+
+    For a TPU it is traced for each shape of batch, because XLA is told no unknown size there.
+    """
+    step = functools.partial(_step, strategy, replica_step)
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return tf.function(step, autograph=False)
+    return tf.function(step, input_signature=[batch_spec])
 
 
 def _step(strategy, replica_step, batch):
