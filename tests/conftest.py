@@ -38,3 +38,11 @@ def dates_base_path(dates_text_model, tmp_path_factory):
     base_path = tmp_path_factory.mktemp("models") / "dates"
     export(dates_text_model, base_path)
     return base_path
+
+
+LONG = ("test_survival.py", "test_equality.py", "test_translation.py", "test_cli.py")
+
+
+def pytest_collection_modifyitems(items):
+    """The files that take longest come first, so that no worker is left alone with one at the end."""
+    items.sort(key=lambda item: item.path.name not in LONG)

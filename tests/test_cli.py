@@ -57,6 +57,7 @@ def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path, number):
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "best.npz",
         "characters.json",
+        "history.jsonl",
         "last.npz",
         "previous.npz",
         "settings.json",

@@ -30,16 +30,11 @@ def with_gradient(
         left out.
     """
 
-    function = _differentiated(forward, backward, setting)
-    if jit_compile:
-        # One function of both, so that TensorFlow leaves out what is only saved for the gradient
-        # where no gradient is asked for.
-        function = _compiled(forward, backward, setting)
-    return function
-
-
-def _differentiated(forward, backward, setting) -> Callable:
     plain_forward = functools.partial(forward, *setting)
+    if jit_compile:
+        run_forward, run_backward = _compiled(forward, setting), _compiled(backward, setting)
+    else:
+        run_forward, run_backward = plain_forward, functools.partial(backward, *setting)
 
     def function(given):
         flat = tf.nest.flatten(given)
@@ -50,23 +45,27 @@ def _differentiated(forward, backward, setting) -> Callable:
             return tf.nest.pack_sequence_as(given, filled)
 
         def flat_backward(tensors, *others):
-            gradients = tf.nest.flatten(backward(*setting, nest(tensors), *others))
+            gradients = tf.nest.flatten(run_backward(nest(tensors), *others))
             present = [g for g, x in zip(gradients, flat, strict=True) if x is not None]
             return [g for g, x in zip(present, tensors, strict=True) if x.dtype.is_floating]
 
-        function = _of_tensors(lambda *tensors: plain_forward(nest(tensors)), flat_backward)
+        function = _of_tensors(
+            lambda *tensors: run_forward(nest(tensors)),
+            flat_backward,
+            # XLA would compile a second derivative that is asked for once.
+            lambda *tensors: plain_forward(nest(tensors)),
+        )
         return function(*(x for x in flat if x is not None))
 
     return function
 
 
 @functools.cache
-def _compiled(forward, backward, setting) -> Callable:
-    differentiated = _differentiated(forward, backward, setting)
-    return tf.function(differentiated, jit_compile=True, autograph=False)
+def _compiled(function, setting):
+    return tf.function(functools.partial(function, *setting), jit_compile=True, autograph=False)
 
 
-def _of_tensors(forward, backward):
+def _of_tensors(forward, backward, differentiable_forward):
     """`with_gradient` for functions of separate tensors; `backward` returns the floating ones'."""
 
     @tf.custom_gradient
@@ -83,7 +82,7 @@ def _of_tensors(forward, backward):
                     stopped[: -len(outputs)], outputs, saved, stopped[-len(outputs) :]
                 )
                 return tuple(gradients), lambda *upstream: _second_order(
-                    forward, tensors, output_gradients, upstream
+                    differentiable_forward, tensors, output_gradients, upstream
                 )
 
             # The identities belong to the graph of this gradient, the tensors to the one before,

@@ -39,6 +39,7 @@ def projected_token_objective(label_smoothing: float = 0.0) -> Callable:
 
     def objective(model, batch):
         inputs, labels, mask = batch
+        mask = tf.convert_to_tensor(mask)
         features = tf.cast(model.features(inputs, training=True), tf.float32)
         pick = _flat_with_padding if mask.shape.is_fully_defined() else _without_padding
         features, labels, weights = pick(features, labels, mask)  # (N, d), (N,), (N,)

@@ -402,3 +402,22 @@ def test_both_paths_give_the_same(layer_class, training):
         strict=True,
     ):
         np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer_class", [LSTM, GRU])
+def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class):
+    layer = layer_class(3)
+    inputs = tf.random.stateless_uniform([2, 12, 2], [1, 2])
+    layer(inputs)
+
+    def curvature(inputs):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                loss = tf.reduce_sum(layer(inputs) ** 2)
+            penalty = tf.reduce_sum(inner.gradient(loss, inputs) ** 2)
+        return outer.gradient(penalty, inputs)
+
+    # The graph knows all sizes, so that XLA compiles the scan in it and not eagerly.
+    np.testing.assert_allclose(tf.function(curvature)(inputs), curvature(inputs), atol=1e-6)
