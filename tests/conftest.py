@@ -44,5 +44,5 @@ LONG = ("test_survival.py", "test_equality.py", "test_translation.py", "test_cli
 
 
 def pytest_collection_modifyitems(items):
-    """The files that take longest come first, so that no worker is left alone with one at the end."""
+    """The longest files come first, so that no worker is left alone with one at the end."""
     items.sort(key=lambda item: item.path.name not in LONG)
