@@ -18,11 +18,6 @@ import argparse
 import dataclasses
 import json
 import os
-import re
-import statistics
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +27,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import keras
 import numpy as np
 import tensorflow as tf
+from measuring import medians, memory_in_fresh_process, own_peak_memory
 from report import RESULTS, write_result
 
 from keras_attn.layers import MultiHeadAttention
@@ -194,25 +190,10 @@ def matmuls(case: Case, with_gradient: bool):
     return lambda: [result.numpy() for result in run()]
 
 
-def medians(runs: dict, repetitions: int) -> dict:
-    """Milliseconds of each function, all run in turn, after a call to warm up."""
-    for run in runs.values():
-        run()
-    seconds = {column: [] for column in runs}
-    for _ in range(repetitions):
-        for column, run in runs.items():
-            start = time.perf_counter()
-            run()
-            seconds[column].append(time.perf_counter() - start)
-    return {column: 1e3 * statistics.median(times) for column, times in seconds.items()}
-
-
 def peak_memory(who: str, case: Case) -> float:
     """MB that a training step adds to the peak of a fresh process."""
     description = json.dumps(dataclasses.asdict(case))
-    command = [sys.executable, __file__, "--memory-of", who, description]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(output.splitlines()[-1])
+    return memory_in_fresh_process(__file__, who, description)
 
 
 def print_own_peak_memory(who: str, description: str):
@@ -222,12 +203,6 @@ def print_own_peak_memory(who: str, description: str):
     for _ in range(2):
         run()
     print(own_peak_memory() - before)
-
-
-def own_peak_memory() -> float:
-    """MB. The kernel's count for the address space, for `getrusage` counts the parent's too."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
 
 def measure(name: str, case: Case, repetitions: int, with_memory: bool) -> list[dict]:

@@ -11,13 +11,12 @@ one process, the median counts. Writes benchmarks/results/attention_rnn.json.
 
 import argparse
 import os
-import statistics
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
+from measuring import medians
 from report import write_result
 
 from keras_attn.layers import AdditiveAttention, AttentionRNN, GRUCell, LuongAttention
@@ -53,19 +52,6 @@ def training_passes(layer, by_hand: bool, memory_mask):
     return lambda: step(inputs, memory)[0].numpy()
 
 
-def medians(runs: dict, rounds: int) -> dict:
-    for run in runs.values():
-        run()
-        run()
-    seconds = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - started)
-    return {name: round(1e3 * statistics.median(times), 2) for name, times in seconds.items()}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=11)
@@ -86,6 +72,7 @@ def main():
                 "autodiff": training_passes(layer, False, mask),
             }
             times = medians(runs, options.rounds)
+            times = {which: round(time, 2) for which, time in times.items()}
             ratio = round(times["autodiff"] / times["by hand"], 2)
             figures[f"{name}, {kind}"] = {"milliseconds": times, "ratio": ratio, "target": TARGET}
             print(f"{name}, {kind}: {ratio} (target {TARGET})  {times}", flush=True)

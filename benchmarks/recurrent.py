@@ -14,14 +14,7 @@ installed. Prints a table and writes benchmarks/results/recurrent.json.
 """
 
 import argparse
-import json
 import os
-import re
-import statistics
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -29,6 +22,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import keras
 import numpy as np
 import tensorflow as tf
+from measuring import medians, memory_in_fresh_process, own_peak_memory
 from report import write_result
 
 from keras_attn.layers import GRU, LSTM, PeepholeLSTM, PeepholeLSTMCell
@@ -175,25 +169,9 @@ def candidates(name, shape, with_gradient) -> dict:
     return {column: run for column, run in found.items() if run is not None}
 
 
-def medians(runs: dict, repetitions: int) -> dict:
-    """Milliseconds of each function, all run in turn, after two calls to warm up."""
-    for run in runs.values():
-        run()
-        run()
-    seconds = {column: [] for column in runs}
-    for _ in range(repetitions):
-        for column, run in runs.items():
-            start = time.perf_counter()
-            run()
-            seconds[column].append(time.perf_counter() - start)
-    return {column: 1e3 * statistics.median(times) for column, times in seconds.items()}
-
-
 def peak_memory(name, number, column) -> float:
     """MB that a training step adds to the peak of a fresh process."""
-    command = [sys.executable, __file__, "--memory-of", name, str(number), column]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(output.splitlines()[-1])
+    return memory_in_fresh_process(__file__, name, str(number), column)
 
 
 def print_own_peak_memory(name, number, column):
@@ -205,12 +183,6 @@ def print_own_peak_memory(name, number, column):
     for _ in range(3):
         run()
     print(own_peak_memory() - before)
-
-
-def own_peak_memory() -> float:
-    """MB. The kernel's count for the address space, for `getrusage` counts the parent's too."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
 
 def measure(name, number, repetitions, with_memory) -> list[dict]:

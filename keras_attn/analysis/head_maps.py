@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.data.sequence_pairs import model_batch
-from keras_attn.text import END, START
+from keras_attn.data.sequence_pairs import ended, model_batch
+from keras_attn.text import START
 
 ATTENTIONS = ("encoder", "decoder", "memory")
 
@@ -42,7 +42,8 @@ def sentence_maps(
         else target_tokenizer.tokenize(tf.constant(targets))
     )
     inputs, _, mask = model_batch(
-        _ended(source_ids, text_model.max_source_length), _ended(target_ids, text_model.max_length)
+        ended(source_ids[:, : text_model.max_source_length - 1]),
+        ended(target_ids[:, : text_model.max_length - 1]),
     )
     tokens = {
         "source": _spelled(source_tokenizer, inputs["source"], inputs["source_lengths"]),
@@ -62,11 +63,6 @@ def _answers(text_model, source_ids: tf.RaggedTensor) -> tf.RaggedTensor:
     lengths = tf.cast(source_ids.row_lengths(), tf.int32)
     found = text_model.translate_tokens(source_ids.to_tensor(), lengths)
     return tf.RaggedTensor.from_tensor(found["ids"], found["lengths"])
-
-
-def _ended(ids: tf.RaggedTensor, longest: int) -> tf.RaggedTensor:
-    ids = ids[:, : longest - 1]
-    return tf.concat([ids, tf.fill([ids.nrows(), 1], tf.constant(END, ids.dtype))], axis=1)
 
 
 def _spelled(tokenizer, ids: tf.Tensor, lengths: tf.Tensor) -> list[list[str]]:

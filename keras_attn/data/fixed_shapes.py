@@ -37,8 +37,8 @@ def with_fixed_shapes(
         number = tf.searchsorted(lengths, longest[None])[0]
         message = f"a batch must fit one of the shapes {dict(rows_of_length)}"
         with tf.control_dependencies([tf.debugging.assert_less(number, len(lengths), message)]):
-            length = lengths[tf.minimum(number, len(lengths) - 1)]
-        shape = tf.stack([rows[tf.minimum(number, len(lengths) - 1)], length])
+            number = tf.minimum(number, len(lengths) - 1)
+        shape = tf.stack([rows[number], lengths[number]])
         added = shape[0] - tf.shape(labels)[0]
         source = _padded(inputs["source"], shape, PADDING)
         first = tf.where(tf.range(shape[0]) < shape[0] - added, source[:, 0], END)

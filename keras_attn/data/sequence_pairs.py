@@ -32,7 +32,7 @@ def batches_of_pairs(
         raise ValueError(
             f"{int(sources.nrows())} pairs do not fill a batch. Received: batch_size={batch_size}"
         )
-    sources, targets = _ended(sources), _ended(targets)
+    sources, targets = ended(sources), ended(targets)
     lengths = tf.cast(sources.row_lengths(), tf.int32)
 
     def pass_over_data(number):
@@ -65,6 +65,7 @@ def _batches(lengths: tf.Tensor, batch_size: int, seed: int, number: tf.Tensor) 
     return tf.random.experimental.stateless_shuffle(tf.reshape(order, [-1, batch_size]), seed)
 
 
-def _ended(ids: tf.RaggedTensor) -> tf.RaggedTensor:
+def ended(ids: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Sequences (N, None) with the end token behind each."""
     ends = tf.fill([ids.nrows(), 1], tf.constant(END, ids.dtype))
     return tf.concat([ids, ends], axis=1)

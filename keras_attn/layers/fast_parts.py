@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from keras_attn.ops.dropout import dropout
+from keras_attn.ops.dropout import dropout, int32_seed
 from keras_attn.ops.layer_normalization import layer_normalization
 
 
@@ -21,9 +21,5 @@ class Dropout(keras.layers.Dropout):
     def call(self, inputs, training=False):
         if not training or self.rate == 0:
             return inputs
-        return dropout(tf.convert_to_tensor(inputs), self.rate, _int32(self.seed_generator.next()))
-
-
-def _int32(seed):
-    """A seed in the range of those that XLA takes; Keras' are of 64 bits."""
-    return tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)
+        seed = int32_seed(self.seed_generator.next())
+        return dropout(tf.convert_to_tensor(inputs), self.rate, seed)

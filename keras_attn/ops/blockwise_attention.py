@@ -8,6 +8,7 @@ from keras_attn.ops import attention_blocks, masks
 from keras_attn.ops.attention_blocks import Blocks, Plan
 from keras_attn.ops.attention_shapes import require_shapes, scores_shape
 from keras_attn.ops.compilation import compiles_blocks
+from keras_attn.ops.dropout import int32_seed
 from keras_attn.ops.hand_gradient import with_gradient
 from keras_attn.ops.shapes import sizes
 
@@ -162,10 +163,7 @@ def seed_of(dropout, seed):
     seed = tf.convert_to_tensor(seed)
     if seed.shape.rank != 1 or seed.shape[0] != 2:
         raise ValueError(f"A seed is two integers. Received: seed.shape={tuple(seed.shape)}")
-    if seed.dtype == tf.int32:
-        return seed
-    # As Keras does it, whose generators hold unsigned integers.
-    return tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)
+    return int32_seed(seed)
 
 
 def _require_block_size(block_size, block_mask):

@@ -32,3 +32,11 @@ def dropout(x, rate: float, seed):
     choices = tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size]
     kept = tf.reshape(choices >= tf.constant(dropped, tf.uint16), tf.shape(x))
     return x * (tf.cast(kept, x.dtype) * (_CHOICES / (_CHOICES - dropped)))
+
+
+def int32_seed(seed):
+    """A seed in the range that XLA takes too, as Keras casts those of its generators."""
+    seed = tf.convert_to_tensor(seed)
+    if seed.dtype == tf.int32:
+        return seed
+    return tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)

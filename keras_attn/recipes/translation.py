@@ -21,7 +21,7 @@ from keras_attn.training import Budget, RunDirectory, projected_token_objective
 
 PAIRS_FILE = "pairs.bin"
 FIXED_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96)
-"""Of batches in few shapes; at most half of a batch is then padding."""
+"""Of batches in few shapes: steps of a third or a half."""
 
 
 class Corpus(Protocol):
