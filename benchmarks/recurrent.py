@@ -87,10 +87,10 @@ def compiled(layer, inputs, with_gradient, jit_compile=None, mask=None):
     @tf.function(jit_compile=jit_compile, autograph=False)
     def run(inputs):
         if not with_gradient:
-            return layer(inputs, mask=mask)
+            return layer(inputs, mask=mask, training=False)
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            loss = tf.reduce_sum(tf.square(layer(inputs, mask=mask)))
+            loss = tf.reduce_sum(tf.square(layer(inputs, mask=mask, training=True)))
         return tape.gradient(loss, [inputs, *weights])
 
     return lambda: tf.nest.flatten(run(inputs))[0].numpy()

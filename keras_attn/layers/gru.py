@@ -170,7 +170,7 @@ class GRUCell(keras.layers.GRUCell):
 
         return step_states
 
-    def scan(self, inputs, states, mask=None, reverse=False, jit_compile="auto"):
+    def scan(self, inputs, states, mask=None, reverse=False, jit_compile="auto", saves=True):
         """All steps of inputs (B, T, D): `ops.gru_scan` with this cell's weights."""
         outputs, state = gru_scan(
             inputs,
@@ -179,6 +179,7 @@ class GRUCell(keras.layers.GRUCell):
             mask=mask,
             reverse=reverse,
             jit_compile=jit_compile,
+            saves=saves,
             **self.scan_weights(),
         )
         return outputs, [state]
@@ -251,7 +252,8 @@ class GRU(RecurrentLayer):
         sequences: (batch, time, features).
         initial_state: list of one state (batch, units), or that state; zeros if `None`.
         mask: (batch, time) boolean, True for the steps to take.
-        training: whether to apply dropout.
+        training: whether to apply dropout, and to save what the gradient needs where XLA compiles
+            the loop; a gradient of a call without `training` is the same, but slower.
 
     Returns:
         The output (batch, units), or (batch, time, units) with `return_sequences`; with

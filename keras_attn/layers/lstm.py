@@ -64,7 +64,8 @@ class LSTM(RecurrentLayer):
         initial_state: list of h and c, (batch, units); zeros if `None`. In the variant FGR
             [i, f, o], (batch, 3 * units), may follow.
         mask: (batch, time) boolean, True for the steps to take.
-        training: whether to apply dropout.
+        training: whether to apply dropout, and to save what the gradient needs where XLA compiles
+            the loop; a gradient of a call without `training` is the same, but slower.
 
     Returns:
         The output (batch, units), or (batch, time, units) with `return_sequences`; with

@@ -244,7 +244,7 @@ class LSTMCell(keras.layers.LSTMCell):
 
         return step_states
 
-    def scan(self, inputs, states, mask=None, reverse=False, jit_compile="auto"):
+    def scan(self, inputs, states, mask=None, reverse=False, jit_compile="auto", saves=True):
         """All steps of inputs (B, T, D): `ops.lstm_scan` with this cell's weights."""
         return lstm_scan(
             inputs,
@@ -253,6 +253,7 @@ class LSTMCell(keras.layers.LSTMCell):
             mask=mask,
             reverse=reverse,
             jit_compile=jit_compile,
+            saves=saves,
             **self._weights(),
         )
 

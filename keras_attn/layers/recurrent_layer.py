@@ -23,8 +23,8 @@ class RecurrentLayer(keras.layers.RNN):
     - `project(inputs, training)`: (B, [T,] features) -> (B, [T,] blocks * units),
     - `step_function(states, training)`: a function `(projected, states) -> (output, states)`,
       its output being the first state,
-    - `scan(inputs, states, mask, reverse, jit_compile)`: all steps at once with the gradient
-      written by hand, (B, T, features) to outputs (B, T, units) and the last states,
+    - `scan(inputs, states, mask, reverse, jit_compile, saves)`: all steps at once with the
+      gradient written by hand, (B, T, features) to outputs (B, T, units) and the last states,
     - `required_states`: how many states an `initial_state` must hold at least; the rest is zero.
 
     A subclass has `cudnn_is_usable(mask)`, whether there is a GPU and cuDNN computes exactly what
@@ -135,7 +135,12 @@ class RecurrentLayer(keras.layers.RNN):
         """Outputs (B, T, units) and the last states."""
         (dropped,) = drop_inputs(self.cell, sequences, training)
         return self.cell.scan(
-            dropped, initial_state, mask, self.go_backwards, jit_compile=self.jit_compile
+            dropped,
+            initial_state,
+            mask,
+            self.go_backwards,
+            jit_compile=self.jit_compile,
+            saves=bool(training),
         )
 
     def _scan(self, sequences, initial_state, mask, training):

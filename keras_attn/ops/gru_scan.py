@@ -24,6 +24,7 @@ def gru_scan(
     mask=None,
     reverse: bool = False,
     jit_compile: bool | str = "auto",
+    saves: bool = True,
 ):
     """Run a gated recurrent unit over a sequence: `h_t = GRU(x_t, h_{t-1})`.
 
@@ -43,6 +44,8 @@ def gru_scan(
         reverse: go from the last moment to the first; each output stays beside its input.
         jit_compile: whether XLA compiles it, once for each new shape, where it may be used:
             `"auto"`, where that pays (see `ops.compilation.compiles`), `True` or `False`.
+        saves: whether the compiled loop saves the gates for its gradient. Without, it is faster,
+            and a gradient that is asked for all the same computes them once more.
 
     Returns:
         `(outputs, state)`: (B, T, units) and the last state, (B, units).
@@ -75,7 +78,7 @@ def gru_scan(
         mask=None if mask is None else masks.of_steps(mask),
     )
     jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
-    run = with_gradient(_forward, _backward, (form, reverse), jit_compile)
+    run = with_gradient(_forward, _backward, (form, reverse), jit_compile, saves)
     states, last = run(given)
     return tf.transpose(states, [1, 0, 2]), last
 

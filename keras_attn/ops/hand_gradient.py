@@ -7,7 +7,11 @@ import tensorflow as tf
 
 
 def with_gradient(
-    forward: Callable, backward: Callable, setting: tuple = (), jit_compile: bool = False
+    forward: Callable,
+    backward: Callable,
+    setting: tuple = (),
+    jit_compile: bool = False,
+    saves: bool = True,
 ) -> Callable:
     """A function that computes `forward` and is differentiated by `backward`.
 
@@ -24,6 +28,9 @@ def with_gradient(
         setting: what the two are told beside tensors; hashable, so that equal functions are
             compiled once.
         jit_compile: whether XLA compiles the two, once for each new shape of what is given.
+        saves: whether a compiled forward pass saves what `backward` needs. Without, it is faster,
+            and a gradient that is asked for all the same begins with `forward` once more. (From
+            a graph that is not compiled TensorFlow prunes what is saved and not read.)
 
     Returns:
         `function(given) -> outputs`, where `given` is a nest of tensors, with None for what is
@@ -35,6 +42,10 @@ def with_gradient(
         run_forward, run_backward = _compiled(forward, setting), _compiled(backward, setting)
     else:
         run_forward, run_backward = plain_forward, functools.partial(backward, *setting)
+    if saves or not jit_compile:
+        run_first, run_again = run_forward, None
+    else:
+        run_first, run_again = _compiled(_saving_nothing, (forward, *setting)), run_forward
 
     def function(given):
         flat = tf.nest.flatten(given)
@@ -44,13 +55,16 @@ def with_gradient(
             filled = [None if x is None else next(present) for x in flat]
             return tf.nest.pack_sequence_as(given, filled)
 
-        def flat_backward(tensors, *others):
-            gradients = tf.nest.flatten(run_backward(nest(tensors), *others))
+        def flat_backward(tensors, outputs, saved, output_gradients):
+            given = nest(tensors)
+            if run_again is not None:
+                _, saved = run_again(given)
+            gradients = tf.nest.flatten(run_backward(given, outputs, saved, output_gradients))
             present = [g for g, x in zip(gradients, flat, strict=True) if x is not None]
             return [g for g, x in zip(present, tensors, strict=True) if x.dtype.is_floating]
 
         function = _of_tensors(
-            lambda *tensors: run_forward(nest(tensors)),
+            lambda *tensors: run_first(nest(tensors)),
             flat_backward,
             # XLA would compile a second derivative that is asked for once.
             lambda *tensors: plain_forward(nest(tensors)),
@@ -63,6 +77,11 @@ def with_gradient(
 @functools.cache
 def _compiled(function, setting):
     return tf.function(functools.partial(function, *setting), jit_compile=True, autograph=False)
+
+
+def _saving_nothing(forward, *arguments):
+    outputs, _ = forward(*arguments)
+    return outputs, ()
 
 
 def _of_tensors(forward, backward, differentiable_forward):

@@ -405,7 +405,8 @@ def test_both_paths_give_the_same(layer_class, training):
 
 
 @pytest.mark.parametrize("layer_class", [LSTM, GRU])
-def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class):
+@pytest.mark.parametrize("training", [False, True])
+def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class, training):
     layer = layer_class(3)
     inputs = tf.random.stateless_uniform([2, 12, 2], [1, 2])
     layer(inputs)
@@ -415,7 +416,7 @@ def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class):
             outer.watch(inputs)
             with tf.GradientTape() as inner:
                 inner.watch(inputs)
-                loss = tf.reduce_sum(layer(inputs) ** 2)
+                loss = tf.reduce_sum(layer(inputs, training=training) ** 2)
             penalty = tf.reduce_sum(inner.gradient(loss, inputs) ** 2)
         return outer.gradient(penalty, inputs)
 

@@ -272,6 +272,32 @@ def test_compiling_changes_nothing(unit):
     _assert_equal(_run(unit.by_hand, tensors, mask=MASK, jit_compile=True), expected, 1e-11)
 
 
+@pytest.mark.parametrize("unit", [UNITS_TO_TRY["fgr"], UNITS_TO_TRY["gru"]], ids=["lstm", "gru"])
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+def test_a_compiled_scan_that_saves_nothing_has_the_same_gradients(unit, in_graph):
+    tensors = _tensors(unit)
+    expected = _run(unit.by_hand, tensors, mask=MASK, jit_compile=True)
+
+    def run():
+        return _run(unit.by_hand, tensors, mask=MASK, jit_compile=True, saves=False)
+
+    _assert_equal(tf.function(run)() if in_graph else run(), expected, 1e-11)
+
+
+@pytest.mark.parametrize("unit", [UNITS_TO_TRY["lstm"], UNITS_TO_TRY["gru"]], ids=["lstm", "gru"])
+def test_a_compiled_scan_that_saves_nothing_returns_states_alone(unit):
+    _, states, weights = _tensors(unit, "float32")
+
+    def number_of_values(saves):
+        inputs = tf.TensorSpec((BATCH, STEPS, INPUT), "float32")
+        function = tf.function(lambda x: unit.by_hand(x, states, weights, saves=saves))
+        library = function.get_concrete_function(inputs).graph.as_graph_def().library
+        (compiled,) = (f for f in library.function if f.attr["_XlaMustCompile"].b)
+        return len(compiled.signature.output_arg)
+
+    assert number_of_values(saves=False) == 1 + len(states) < number_of_values(saves=True)
+
+
 @pytest.mark.parametrize(
     ("options", "received"),
     [
