@@ -12,13 +12,13 @@ padded to its longest, logits for the padding too, embedding and output layer ap
 every gradient by TensorFlow's autodiff. Both see the same sentences and have layers of the same
 widths.
 
-The contenders run in turn, `--rounds` times so many seconds each; the table has medians. The
-environment variable `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` makes all of them faster.
+The contenders run in turn, `--rounds` times so many seconds each; the table has medians. All of
+them keep the memory that they free, as `keras-attn train` does, which makes all of them faster;
+`--return-memory` gives it back to the system.
 """
 
 import argparse
 import itertools
-import os
 import statistics
 import tempfile
 import time
@@ -33,6 +33,7 @@ from training_rivals import keras_hub_blocks, torch_transformer
 
 from keras_attn.data.pair_store import PairStore, Sequences
 from keras_attn.data.sequence_pairs import model_batch
+from keras_attn.kept_memory import keep_freed_memory
 from keras_attn.layers import AttentionRNN
 from keras_attn.layers.recurrent_layer import RecurrentLayer
 from keras_attn.models import RNNSearch
@@ -147,8 +148,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="say where the time of ours goes")
+    parser.add_argument("--return-memory", action="store_true")
     parser.add_argument("--try-out", action="store_true", help="write no result")
     arguments = parser.parse_args()
+    memory_is_kept = not arguments.return_memory and keep_freed_memory()
     with tempfile.TemporaryDirectory() as directory:
         contenders = CONTENDERS[arguments.model](RunDirectory(directory))
         for _ in range(arguments.rounds):
@@ -164,7 +167,7 @@ def main():
         }
         for name in contenders
     }
-    figures["huge pages"] = "hugetlb=1" in os.environ.get("GLIBC_TUNABLES", "")
+    figures["freed memory kept"] = memory_is_kept
     if profile:
         figures["milliseconds of a step of ours, summed over threads, by kernel"] = profile
     for name, row in figures.items():

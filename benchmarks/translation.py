@@ -9,8 +9,6 @@ finished run too if its budget has grown. While it trains, greedy search transla
 5 translates test2016, with the average of the last checkpoints or the best checkpoint, whichever is
 better on the validation set. The score is `sacrebleu --tokenize none -lc` of whole words. Runs are
 collected by name in `results/translation.json` and drawn in `results/translation.png`.
-
-`GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in the environment makes training a few percent faster.
 """
 
 import argparse
@@ -22,6 +20,7 @@ from pathlib import Path
 import tensorflow as tf
 from report import RESULTS, write_result
 
+from keras_attn.kept_memory import keep_freed_memory
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.run import load, train
 from keras_attn.training import Budget, RunDirectory
@@ -126,6 +125,7 @@ def arguments():
 
 def main():
     given = arguments()
+    memory_is_kept = keep_freed_memory()
     if given.threads:
         tf.config.threading.set_intra_op_parallelism_threads(given.threads)
         tf.config.threading.set_inter_op_parallelism_threads(given.threads)
@@ -140,7 +140,7 @@ def main():
     figures = {
         **measured(run, given.length_penalty),
         "threads": given.threads or os.cpu_count(),
-        "huge pages": "hugetlb=1" in os.environ.get("GLIBC_TUNABLES", ""),
+        "freed memory kept": memory_is_kept,
         "note": given.note,
     }
     print(json.dumps({name: figures}, indent=1))

@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from keras_attn.errors import UserError
+from keras_attn.kept_memory import keep_freed_memory
 from keras_attn.version import __version__
 
 
@@ -379,6 +380,7 @@ def _train(
     require_recipe(recipe_name, settings)  # before the slow import
     if minutes is not None and not math.isfinite(minutes):
         raise UserError(f"--minutes must be a number. Received: {minutes}.")
+    keep_freed_memory()
     _import_tensorflow()
     from keras_attn.training import Budget, RunDirectory, make_strategy
 
