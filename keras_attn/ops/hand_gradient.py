@@ -91,15 +91,16 @@ def _of_tensors(forward, backward, differentiable_forward):
     def function(*tensors):
         # Nothing in here is for a tape to record: the gradient is given.
         outputs, saved = forward(*map(tf.stop_gradient, tensors))
+        # Nor what the gradient reads of it: a tape around a graph makes that outputs of the graph,
+        # and would differentiate them.
+        kept = tf.nest.map_structure(tf.stop_gradient, (outputs, saved))
 
         def gradient(*output_gradients):
             @tf.custom_gradient
             def first_order(*arguments):
                 tensors, output_gradients = arguments[: -len(outputs)], arguments[-len(outputs) :]
                 stopped = [tf.stop_gradient(x) for x in arguments]
-                gradients = backward(
-                    stopped[: -len(outputs)], outputs, saved, stopped[-len(outputs) :]
-                )
+                gradients = backward(stopped[: -len(outputs)], *kept, stopped[-len(outputs) :])
                 return tuple(gradients), lambda *upstream: _second_order(
                     differentiable_forward, tensors, output_gradients, upstream
                 )

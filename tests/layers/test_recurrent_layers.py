@@ -422,3 +422,24 @@ def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class, trainin
 
     # The graph knows all sizes, so that XLA compiles the scan in it and not eagerly.
     np.testing.assert_allclose(tf.function(curvature)(inputs), curvature(inputs), atol=1e-6)
+
+
+@pytest.mark.parametrize(("layer_class", "training"), [(LSTM, False), (GRU, True)])
+def test_a_tape_for_higher_orders_may_lie_around_a_compiled_graph(layer_class, training):
+    layer = layer_class(2)
+    inputs = tf.random.stateless_uniform([2, 12, 2], [1, 2])
+    layer(inputs)
+    in_graph = tf.function(lambda x: layer(x, training=training))
+
+    def derivatives(function):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape(persistent=True) as inner:
+                inner.watch(inputs)
+                loss = tf.reduce_sum(function(inputs) ** 2)
+            first = inner.gradient(loss, inputs)
+            penalty = tf.reduce_sum(first**2)
+        return first, outer.gradient(penalty, inputs)
+
+    for found, expected in zip(derivatives(in_graph), derivatives(layer), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
