@@ -4,6 +4,7 @@ import keras
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import single_head
+from keras_attn.layers.setting_checks import require_size
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import additive_attention, project
 
@@ -85,7 +86,7 @@ class AdditiveAttention(keras.layers.Layer):
         kernel_constraint=None,
         **kwargs,
     ):
-        single_head.require_units(units)
+        require_size("units", units)
         super().__init__(**kwargs)
         self.supports_masking = True
         self.units = units

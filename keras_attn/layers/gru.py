@@ -5,10 +5,10 @@ import functools
 import keras
 
 from keras_attn.layers import cudnn
-from keras_attn.layers.recurrent_checks import require_rate, require_units
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_initializer import at_least_float32
 from keras_attn.layers.recurrent_layer import RecurrentLayer
+from keras_attn.layers.setting_checks import require_rate, require_size
 from keras_attn.ops.gru_scan import gru_scan
 from keras_attn.ops.recurrent import gru_step, gru_step_reset_after
 
@@ -97,7 +97,7 @@ class GRUCell(keras.layers.GRUCell):
         **kwargs,
     ):
         super().__init__(
-            require_units(units),
+            require_size("units", units),
             activation=activation,
             recurrent_activation=recurrent_activation,
             use_bias=use_bias,

@@ -5,9 +5,9 @@ import functools
 import keras
 from keras import ops
 
-from keras_attn.layers.recurrent_checks import require_choice, require_rate, require_units
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_initializer import at_least_float32
+from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
 from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step
 
@@ -120,7 +120,7 @@ class LSTMCell(keras.layers.LSTMCell):
     ):
         form = _checked_form(peepholes, output_gate_sees, variant)
         super().__init__(
-            require_units(units),
+            require_size("units", units),
             activation=activation,
             recurrent_activation=recurrent_activation,
             use_bias=use_bias,

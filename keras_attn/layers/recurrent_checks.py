@@ -1,32 +1,4 @@
-"""What the recurrent cells and layers refuse, each in one sentence."""
-
-import numbers
-
-
-def require_units(units) -> int:
-    """Return `units` as an int, or raise `ValueError` if it is not a positive integer."""
-    integral = isinstance(units, numbers.Integral) and not isinstance(units, bool)
-    if not integral or units <= 0:
-        raise ValueError(f"`units` must be a positive integer. Received: units={units!r}")
-    return int(units)
-
-
-def require_rate(name: str, rate) -> float:
-    """Return a dropout rate, or raise `ValueError` if it does not lie in [0, 1)."""
-    if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
-        raise ValueError(
-            f"`{name}` is the fraction of units to drop, at least 0 and below 1. "
-            f"Received: {name}={rate!r}"
-        )
-    return float(rate)
-
-
-def require_choice(name: str, value, choices):
-    """Return `value`, or raise `ValueError` if it is none of the choices."""
-    if not any(value is choice or value == choice for choice in choices):
-        listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"`{name}` must be one of {listed}. Received: {name}={value!r}")
-    return value
+"""What the recurrent layers refuse of sequences and states, each in one sentence."""
 
 
 def require_sequences(shape):

@@ -3,8 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.recurrent_checks import require_choice, require_sequences, require_states
+from keras_attn.layers.recurrent_checks import require_sequences, require_states
 from keras_attn.layers.recurrent_dropout import drop_inputs
+from keras_attn.layers.setting_checks import require_choice
 from keras_attn.ops.compilation import require_jit_compile
 from keras_attn.ops.masks import require_boolean
 from keras_attn.ops.scan import scan

@@ -11,11 +11,6 @@ from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import scores_shape
 
 
-def require_units(units):
-    if not isinstance(units, int) or isinstance(units, bool) or units < 1:
-        raise ValueError(f"`units` must be a positive integer. Received: units={units!r}")
-
-
 def call(
     layer,
     query,

@@ -13,10 +13,22 @@ from keras_attn.layers import (
     LSTMCell,
     Maxout,
 )
+from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
+from keras_attn.models.vocabularies import require_shared_vocabulary
 
 CELLS = {"gru": (GRU, GRUCell), "lstm": (LSTM, LSTMCell)}
+SIZES = (
+    "source_vocabulary_size",
+    "target_vocabulary_size",
+    "embedding_dim",
+    "encoder_units",
+    "decoder_units",
+    "attention_units",
+    "readout_units",
+)
 
 
+@keras.saving.register_keras_serializable(package="keras_attn")
 class RNNSearch(keras.Model):
     """Bidirectional GRU encoder, additive attention, attentional GRU decoder, maxout readout.
 
@@ -44,6 +56,10 @@ class RNNSearch(keras.Model):
             2017); `readout_units` must equal `embedding_dim`.
         share_embeddings: whether source and target have one vocabulary and one embedding.
         dropout: share of the embedded inputs and of the readout dropped in training.
+        name: of the model.
+        trainable: whether its weights are trained.
+
+    It computes in the precision of `keras.config.set_dtype_policy`, the logits in float32.
 
     Call arguments, a dict:
         source: (B, S) int32 ids; S >= 1.
@@ -55,8 +71,8 @@ class RNNSearch(keras.Model):
         logits (B, T, target_vocabulary_size), float32.
 
     Raises:
-        ValueError: if the cell is unknown, or sizes that must be equal for tied or shared
-            embeddings are not.
+        ValueError: a size that is no positive integer, a dropout rate outside [0, 1), an unknown
+            cell, or sizes that must be equal for tied or shared embeddings and are not.
 
     Example:
         >>> model = RNNSearch(20, 10, embedding_dim=8, encoder_units=8, decoder_units=8,
@@ -84,13 +100,9 @@ class RNNSearch(keras.Model):
         tie_embeddings: bool = False,
         share_embeddings: bool = False,
         dropout: float = 0.0,
-        **kwargs,
+        name: str | None = None,
+        trainable: bool = True,
     ):
-        _check(
-            cell,
-            (tie_embeddings, embedding_dim, readout_units),
-            (share_embeddings, source_vocabulary_size, target_vocabulary_size),
-        )
         self.settings = {
             "source_vocabulary_size": source_vocabulary_size,
             "target_vocabulary_size": target_vocabulary_size,
@@ -104,6 +116,7 @@ class RNNSearch(keras.Model):
             "share_embeddings": share_embeddings,
             "dropout": dropout,
         }
+        _check(self.settings)
         layers = keras.layers
         recurrent_layer, recurrent_cell = CELLS[cell]
         self.target_embedding = layers.ReversibleEmbedding(
@@ -142,7 +155,8 @@ class RNNSearch(keras.Model):
             "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
             "target": keras.Input((None,), dtype="int32", name="target"),
         }
-        super().__init__(inputs, self._predict(self.features(inputs)), **kwargs)
+        outputs = self._predict(self.features(inputs))
+        super().__init__(inputs, outputs, name=name, trainable=trainable)
 
     def features(self, inputs, training: bool | None = None):
         """The readout t_i, from which the output layer predicts: (B, T, readout_units)."""
@@ -193,7 +207,7 @@ class RNNSearch(keras.Model):
         return logits, {"memory": memory, "decoder": decoder_states}, alignment
 
     def get_config(self):
-        return {**self.settings, "name": self.name}
+        return {**self.settings, "name": self.name, "trainable": self.trainable}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -223,18 +237,15 @@ class RNNSearch(keras.Model):
         return self.dropout(self.maxout(self.readout(together)), training=training)
 
 
-def _check(cell, tied: tuple, shared: tuple) -> None:
-    if cell not in CELLS:
-        raise ValueError(f"The cell is one of {', '.join(CELLS)}. Received: cell={cell!r}")
-    tie_embeddings, embedding_dim, readout_units = tied
-    if tie_embeddings and embedding_dim != readout_units:
+def _check(settings: dict) -> None:
+    for name in SIZES:
+        require_size(name, settings[name])
+    require_rate("dropout", settings["dropout"])
+    require_choice("cell", settings["cell"], tuple(CELLS))
+    require_shared_vocabulary(settings)
+    embedding_dim, readout_units = settings["embedding_dim"], settings["readout_units"]
+    if settings["tie_embeddings"] and embedding_dim != readout_units:
         raise ValueError(
             "Tied embeddings need a readout as wide as the embedding. "
             f"Received: embedding_dim={embedding_dim}, readout_units={readout_units}"
-        )
-    share_embeddings, source_size, target_size = shared
-    if share_embeddings and source_size != target_size:
-        raise ValueError(
-            "Shared embeddings need one vocabulary for both sides. Received: "
-            f"source_vocabulary_size={source_size}, target_vocabulary_size={target_size}"
         )

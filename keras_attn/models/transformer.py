@@ -10,8 +10,20 @@ from keras_attn.layers import (
     TransformerEncoderBlock,
 )
 from keras_attn.layers.fast_parts import Dropout, LayerNormalization
+from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
+from keras_attn.models.vocabularies import require_shared_vocabulary
 
 POSITIONS = ("sinusoidal", "rotary")
+SIZES = (
+    "source_vocabulary_size",
+    "target_vocabulary_size",
+    "dim",
+    "num_heads",
+    "intermediate_dim",
+    "encoder_layers",
+    "decoder_layers",
+    "max_length",
+)
 
 # Table 3 of the paper.
 PRESETS = {
@@ -73,6 +85,10 @@ class Transformer(keras.Model):
         tie_embeddings: whether the output layer's weights are the target embedding.
         share_embeddings: whether source and target have one vocabulary and one embedding.
         max_length: the most tokens that `step` can write, the size of its caches.
+        name: of the model.
+        trainable: whether its weights are trained.
+
+    It computes in the precision of `keras.config.set_dtype_policy`, the logits in float32.
 
     Call arguments, a dict:
         source: (B, S) int32 ids; S >= 1.
@@ -84,8 +100,9 @@ class Transformer(keras.Model):
         logits (B, T, target_vocabulary_size), float32.
 
     Raises:
-        ValueError: if the positions are unknown, the vocabularies of shared embeddings differ, or
-            the heads do not divide the width.
+        ValueError: a size or number of layers that is no positive integer, a dropout rate outside
+            [0, 1), unknown positions, shared embeddings of two vocabularies, heads that do not
+            divide the width, rotary positions in heads of an odd width.
 
     Example:
         >>> model = Transformer(20, 20, dim=16, num_heads=2, intermediate_dim=32,
@@ -116,11 +133,9 @@ class Transformer(keras.Model):
         tie_embeddings: bool = True,
         share_embeddings: bool = True,
         max_length: int = 256,
-        **kwargs,
+        name: str | None = None,
+        trainable: bool = True,
     ):
-        _check(positions, dim, num_heads)
-        if share_embeddings:
-            _check_shared(source_vocabulary_size, target_vocabulary_size)
         self.settings = {
             "source_vocabulary_size": source_vocabulary_size,
             "target_vocabulary_size": target_vocabulary_size,
@@ -138,6 +153,7 @@ class Transformer(keras.Model):
             "share_embeddings": share_embeddings,
             "max_length": max_length,
         }
+        _check(self.settings)
         layers = keras.layers
         self.target_embedding = layers.ReversibleEmbedding(
             target_vocabulary_size,
@@ -194,7 +210,8 @@ class Transformer(keras.Model):
             "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
             "target": keras.Input((None,), dtype="int32", name="target"),
         }
-        super().__init__(inputs, self._predict(self.features(inputs)), **kwargs)
+        outputs = self._predict(self.features(inputs))
+        super().__init__(inputs, outputs, name=name, trainable=trainable)
 
     @classmethod
     def preset(
@@ -213,8 +230,7 @@ class Transformer(keras.Model):
         Raises:
             ValueError: if there is no model of that name.
         """
-        if name not in PRESETS:
-            raise ValueError(f"The presets are {', '.join(PRESETS)}. Received: name={name!r}")
+        require_choice("name", name, tuple(PRESETS))
         return cls(source_vocabulary_size, target_vocabulary_size, **{**PRESETS[name], **changes})
 
     def features(self, inputs, training: bool | None = None):
@@ -301,7 +317,7 @@ class Transformer(keras.Model):
         return logits, state, ops.mean(weights[:, :, 0], axis=1)
 
     def get_config(self):
-        return {**self.settings, "name": self.name}
+        return {**self.settings, "name": self.name, "trainable": self.trainable}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -334,21 +350,21 @@ def _normalized(norm, hidden):
     return hidden if norm is None else norm(hidden)
 
 
-def _check(positions, dim: int, num_heads: int) -> None:
-    if positions not in POSITIONS:
-        raise ValueError(
-            f"The positions are one of {', '.join(POSITIONS)}. Received: positions={positions!r}"
-        )
+def _check(settings: dict) -> None:
+    for name in SIZES:
+        require_size(name, settings[name])
+    for name in ("dropout", "attention_dropout"):
+        require_rate(name, settings[name])
+    require_choice("positions", settings["positions"], POSITIONS)
+    require_shared_vocabulary(settings)
+    dim, num_heads = settings["dim"], settings["num_heads"]
     if dim % num_heads:
         raise ValueError(
             "The width of the model is shared out among the heads, whose number must divide it. "
             f"Received: dim={dim}, num_heads={num_heads}"
         )
-
-
-def _check_shared(source_size: int, target_size: int) -> None:
-    if source_size != target_size:
+    if settings["positions"] == "rotary" and dim // num_heads % 2:
         raise ValueError(
-            "Shared embeddings need one vocabulary for both sides. Received: "
-            f"source_vocabulary_size={source_size}, target_vocabulary_size={target_size}"
+            "Rotary positions turn pairs of features, so that every head needs an even number of "
+            f"them, dim / num_heads. Received: dim={dim}, num_heads={num_heads}"
         )

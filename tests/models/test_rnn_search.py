@@ -178,6 +178,8 @@ def test_tied_and_shared_embeddings_are_stored_once():
         ({"cell": "rnn"}, "cell='rnn'"),
         ({"tie_embeddings": True}, "embedding_dim=8, readout_units=9"),
         ({"share_embeddings": True}, "source_vocabulary_size=13, target_vocabulary_size=11"),
+        ({"encoder_units": 0}, "encoder_units=0"),
+        ({"dropout": 1.0}, "dropout=1.0"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, received):

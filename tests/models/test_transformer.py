@@ -276,14 +276,33 @@ def test_a_few_seconds_of_training_reverse_new_sequences():
         ({"positions": "learned"}, "positions='learned'"),
         ({"num_heads": 3}, "dim=8, num_heads=3"),
         ({"source_vocabulary_size": 5}, "source_vocabulary_size=5, target_vocabulary_size=12"),
+        ({"decoder_layers": 0}, "decoder_layers=0"),
+        ({"encoder_layers": 1.5}, "encoder_layers=1.5"),
+        ({"num_heads": 0}, "num_heads=0"),
+        ({"dim": "8"}, "dim='8'"),
+        ({"max_length": 0}, "max_length=0"),
+        ({"dropout": 1.0}, "dropout=1.0"),
+        ({"attention_dropout": -0.1}, "attention_dropout=-0.1"),
+        ({"positions": "rotary", "dim": 6}, "dim=6, num_heads=2"),
     ],
-    ids=["positions", "heads", "vocabularies"],
 )
 def test_options_that_do_not_fit_are_refused(options, received):
     with pytest.raises(ValueError, match=f"Received: {received}"):
         _model(**options)
 
 
-def test_an_unknown_preset_is_refused():
-    with pytest.raises(ValueError, match="Received: name='huge'"):
-        Transformer.preset("huge", 8, 8)
+@pytest.mark.parametrize("name", ["huge", ["base"]])
+def test_an_unknown_preset_is_refused(name):
+    with pytest.raises(ValueError, match=r"must be one of 'base', 'big'\. Received: name="):
+        Transformer.preset(name, 8, 8)
+
+
+def test_a_misspelt_setting_is_refused():
+    with pytest.raises(TypeError, match="droput"):
+        _model(droput=0.5)
+
+
+def test_a_frozen_model_stays_frozen_when_it_is_made_again():
+    frozen = _model(trainable=False)
+    assert not frozen.trainable_variables
+    assert not Transformer.from_config(frozen.get_config()).trainable_variables
