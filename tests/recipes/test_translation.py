@@ -234,7 +234,7 @@ def test_the_run_keeps_what_became_of_the_lines(run):
 
 def test_predict_answers_in_order(run):
     lines = "".join(f"{WORDS[digit]}\n" for digit in [3, 1, 4, 1, 5])
-    lines = b"\xef\xbb\xbf" + lines.encode() + b"\xff\r\x0bone\u2028\r\n\nlast"
+    lines = b"\xef\xbb\xbf" + lines.encode() + b"\xff\r\x0bone" + "\u2028\r\n\nlast".encode()
     predicted = _run("predict", "--run", run.path, input=lines).stdout.split("\n")[:-1]
     assert len(predicted) == 8
     assert predicted[1] == predicted[3]

@@ -195,7 +195,8 @@ def test_a_failing_operation_is_told_in_one_sentence(demo):
     reply = demo.predict({"signature_name": "drop_rank", "instances": [1, 2]})
 
     assert reply.status == 400
-    assert "In[0] ndims must be >= 2" in reply.error
+    # The kernel that refuses, and with it the rest of the sentence, depends on the processor.
+    assert reply.error.startswith("The model could not compute this request: In[0] ")
     for trace in ("\n", "node", "Op:", "__inference", "stack", "File"):
         assert trace not in reply.error
 
