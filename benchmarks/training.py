@@ -13,8 +13,7 @@ every gradient by TensorFlow's autodiff. Both see the same sentences and have la
 widths.
 
 The contenders run in turn, `--rounds` times so many seconds each; the table has medians. All of
-them keep the memory that they free, as `keras-attn train` does, which makes all of them faster;
-`--return-memory` gives it back to the system.
+them keep the memory that they free, as `keras-attn train` does; kept_memory.py says what it gains.
 """
 
 import argparse
@@ -148,10 +147,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="say where the time of ours goes")
-    parser.add_argument("--return-memory", action="store_true")
     parser.add_argument("--try-out", action="store_true", help="write no result")
     arguments = parser.parse_args()
-    memory_is_kept = not arguments.return_memory and keep_freed_memory()
+    memory_is_kept = keep_freed_memory()
     with tempfile.TemporaryDirectory() as directory:
         contenders = CONTENDERS[arguments.model](RunDirectory(directory))
         for _ in range(arguments.rounds):

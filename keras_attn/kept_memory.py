@@ -13,10 +13,10 @@ def keep_freed_memory() -> bool:
     Every step of a training frees buffers and asks for them again: the scores of 2,400 tokens over
     10,000 subwords are 93 MB. By default glibc returns each buffer above 32 MB to the system,
     which then makes and clears its pages anew, at every step. Where that is slow, as in some
-    virtual machines, it takes as long as the arithmetic.
+    virtual machines, it takes nearly as long as the arithmetic.
 
     The setting is the whole process': its memory stays as large as it was at its largest. Call it
-    first of all, before TensorFlow or NumPy is imported, for it holds for threads made after it.
+    before TensorFlow computes anything, for it holds for the threads that are made after it.
     `keras-attn train` does.
 
     Returns:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -65,6 +66,8 @@ def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path):
         ]
         assert int(last_status.split()[2]) >= step
         step = int(last_status.split()[2])
+        with np.load(tmp_path / "run" / "last.npz") as checkpoint:
+            assert checkpoint["progress/step"] == step
 
 
 def test_predict_and_export_with_a_beam(dates_run, tmp_path):
