@@ -6,8 +6,9 @@ of `gru_step` and `gru_step_reset_after`. Both are used alike:
 - `blocks`: how many blocks of the recurrent kernel multiply h itself, the `direct` ones;
 - `split(recurrent_kernel)`: the direct blocks, and a tuple of the kernel of r * h or of nothing;
 - `step(x, products, hidden, *candidate_kernel)`: the new h, and the gates to keep;
-- `slopes(hidden, gates)`: the derivatives that the way back multiplies with, a tuple, for any
-  number of steps at once: computed by chunks, XLA does not compute them anew for each use;
+- `slopes(hidden, gates, mask)`: the derivatives that the way back multiplies with, a tuple, for any
+  number of steps at once: computed by chunks, XLA does not compute them anew for each use. A step
+  that the mask (..., 1) hides, if there is a mask, has those of z = 1: all of h is kept;
 - `step_gradient(dh, slopes, *turned_candidate_kernel)`, that kernel transposed: gradients
   for the products of the direct blocks, for the sum inside the candidate's tanh, and for h as far
   as it does not pass the products;
@@ -55,8 +56,9 @@ class ResetBefore:
         return candidate + z * (hidden - candidate), tf.concat([gates, candidate], axis=-1)
 
     @staticmethod
-    def slopes(hidden, gates):
+    def slopes(hidden, gates, mask=None):
         z, r, candidate = tf.split(gates, 3, axis=-1)
+        z = _one_where_hidden(z, mask)
         of_candidate = (1 - z) * (1 - candidate * candidate)
         by_z = (hidden - candidate) * z * (1 - z)
         by_r = hidden * r * (1 - r)
@@ -95,8 +97,9 @@ class ResetAfter:
         return candidate + z * (hidden - candidate), tf.concat([gates, candidate, inner], axis=-1)
 
     @staticmethod
-    def slopes(hidden, gates):
+    def slopes(hidden, gates, mask=None):
         z, r, candidate, inner = tf.split(gates, 4, axis=-1)
+        z = _one_where_hidden(z, mask)
         of_candidate = (1 - z) * (1 - candidate * candidate)
         of_inner = of_candidate * r
         by_z = (hidden - candidate) * z * (1 - z)
@@ -113,3 +116,7 @@ class ResetAfter:
     @staticmethod
     def candidate_kernel_gradient(hidden, gates, d_candidate):
         return ()
+
+
+def _one_where_hidden(z, mask):
+    return z if mask is None else tf.where(mask, z, tf.ones_like(z))

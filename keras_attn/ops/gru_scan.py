@@ -125,25 +125,21 @@ def _backward(form, reverse, given, outputs, saved, output_gradients):
     hidden = before_each_step(given.initial_state, states, reverse)
     turned = tf.transpose(given.direct_kernel)
     turned_candidate = tuple(tf.transpose(kernel) for kernel in given.candidate_kernel)
-    mask = None if given.mask is None else tf.cast(given.mask, hidden.dtype)
 
     def chunk(moments, d_hidden):
         d_states, hidden, gates, mask = moments
-        slopes = form.slopes(hidden, gates)
+        slopes = form.slopes(hidden, gates, mask)
         collected = []
         for k in steps_of(d_states, not reverse):
-            d_hidden += d_states[k]
-            real = d_hidden if mask is None else mask[k] * d_hidden
             d_products, d_candidate, d_before = form.step_gradient(
-                real, tuple(slope[k] for slope in slopes), *turned_candidate
+                d_hidden + d_states[k], tuple(slope[k] for slope in slopes), *turned_candidate
             )
-            d_before += tf.matmul(d_products, turned)
-            d_hidden = d_before if mask is None else d_before + (d_hidden - real)
+            d_hidden = d_before + tf.matmul(d_products, turned)
             collected.append((d_products, d_candidate))
         return stacked(collected, not reverse), d_hidden
 
     (d_products, d_candidate), d_initial = scan_chunks(
-        chunk, (d_states, hidden, gates, mask), d_last, not reverse
+        chunk, (d_states, hidden, gates, given.mask), d_last, not reverse
     )
     d_projected = of_projection(d_products, d_candidate)  # (T, B, 3 * units)
     return _Given(

@@ -59,8 +59,16 @@ class LSTMWeights(NamedTuple):
         )
 
 
-def lstm_step(form: LSTMForm, weights: LSTMWeights, x, states):
-    """One step: the new states, and its gates and candidate (B, blocks * units)."""
+def lstm_step(form: LSTMForm, weights: LSTMWeights, x, states, mask=None):
+    """One step: the new states, and its gates and candidate (B, blocks * units).
+
+    Where the mask (B, 1) is False the states are the old ones. The cell is so before the output is
+    made of it: XLA would otherwise compute the new cell twice, once to be masked and once for h.
+    """
+
+    def masked(new, old):
+        return new if mask is None else tf.where(mask, new, old)
+
     hidden, cell = states[:2]
     units, count = hidden.shape[-1], len(form.gates)
     early = count - late_gates(form)
@@ -74,14 +82,15 @@ def lstm_step(form: LSTMForm, weights: LSTMWeights, x, states):
     gates = tf.sigmoid(of_early)
     candidate = of_candidate if form.variant == "NIAF" else tf.tanh(of_candidate)
     named = _by_name(form, gates, units)
-    cell = _forget(form, named) * cell + named.get("input", 1) * candidate
+    cell = masked(_forget(form, named) * cell + named.get("input", 1) * candidate, cell)
     if weights.late_peepholes is not None:
         of_late = of_gates[:, early * units :] + weights.late_peepholes.seen(cell)
         named["output"] = tf.sigmoid(of_late)
         gates = tf.concat([gates, named["output"]], axis=-1)
-    hidden = named.get("output", 1) * _shown(form, cell)
-    states = [hidden, cell, gates] if form.variant == "FGR" else [hidden, cell]
-    return states, tf.concat([gates, candidate], axis=-1)
+    new_states = [masked(named.get("output", 1) * _shown(form, cell), hidden), cell]
+    if form.variant == "FGR":
+        new_states.append(masked(gates, states[2]))
+    return new_states, tf.concat([gates, candidate], axis=-1)
 
 
 class Slopes(NamedTuple):

@@ -122,12 +122,11 @@ def _forward(form, reverse, given):
             projected += given.bias
         collected = []
         for k in steps_of(inputs, reverse):
-            new, kept = lstm_gradient.lstm_step(form, given.weights, projected[k], states)
-            if mask is not None:
-                new = [tf.where(mask[k], n, s) for n, s in zip(new, states, strict=True)]
-            states = tuple(new)
+            states, kept = lstm_gradient.lstm_step(
+                form, given.weights, projected[k], states, None if mask is None else mask[k]
+            )
             collected.append((*states, kept))
-        return stacked(collected, reverse), states
+        return stacked(collected, reverse), tuple(states)
 
     (hidden, *saved), last = scan_chunks(
         chunk, (given.inputs, given.mask), given.initial_states, reverse
