@@ -12,12 +12,15 @@ padded to its longest, logits for the padding too, embedding and output layer ap
 every gradient by TensorFlow's autodiff. Both see the same sentences and have layers of the same
 widths.
 
-The contenders run in turn, `--rounds` times so many seconds each; the table has medians. All of
-them keep the memory that they free, as `keras-attn train` does; kept_memory.py says what it gains.
+The contenders run in turn, `--rounds` times so many seconds each; the table has medians. They keep
+the memory that they free, as `keras-attn train` does; kept_memory.py says what it gains. "torch" is
+PyTorch in a process of its own, which hands memory back as a user's does.
 """
 
 import argparse
+import functools
 import itertools
+import multiprocessing
 import statistics
 import tempfile
 import time
@@ -94,6 +97,33 @@ class Contender:
         return {name: round(time, 2) for name, time in itertools.islice(times.items(), 25)}
 
 
+class ContenderApart:
+    """A contender in a process of its own, whose memory is managed as a user's is."""
+
+    def __init__(self, make):
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        context.Process(target=_run_apart, args=(theirs, make), daemon=True).start()
+        self.speeds = []
+        self.padding = []
+        self._connection.recv()  # when it is warm
+
+    def run(self, seconds: float) -> None:
+        """Have it train for so long and note the real target tokens a second."""
+        self._connection.send(seconds)
+        speed, padding = self._connection.recv()
+        self.speeds.append(speed)
+        self.padding.append(padding)
+
+
+def _run_apart(connection, make) -> None:
+    contender = make()
+    connection.send("warm")
+    while True:
+        contender.run(connection.recv())
+        connection.send((contender.speeds[-1], np.mean(contender.padding)))
+
+
 def without_own_gradients(model: RNNSearch) -> RNNSearch:
     """The same model with every recurrent loop differentiated by TensorFlow."""
     for layer in model._flatten_layers():
@@ -121,21 +151,38 @@ def rnn_search_contenders(run: RunDirectory) -> dict[str, Contender]:
 
 def transformer_contenders(run: RunDirectory) -> dict[str, Contender]:
     """Ours, ours with the plain loss, and those of the other libraries that are installed."""
-    recipe = make_recipe("multi30k-pieces", model="transformer")
-    recipe.prepare(run)
+    recipe = transformer_recipe(run)
     batches, ours = recipe.batches(run), recipe.build(run)
     contenders = {
         "ours": Contender.of_model(ours, projected_token_objective(0.1), batches),
         "ours, plain loss": Contender.of_model(recipe.build(run), token_objective(0.1), batches),
     }
-    for name, make in (("KerasHub", keras_hub_blocks), ("torch", torch_transformer)):
+    rivals = {
+        "KerasHub": functools.partial(rival, keras_hub_blocks, run),
+        "torch, freed memory kept": functools.partial(rival, torch_transformer, run),
+        "torch": lambda: ContenderApart(functools.partial(rival, torch_transformer, run)),
+    }
+    for name, make in rivals.items():
         try:
-            step = make(ours.settings, batches.element_spec)
+            contenders[name] = make()
         except ImportError as error:
             print(f"{name} is not run: {error}")
-            continue
-        contenders[name] = Contender(step, batches)
+        except EOFError:
+            print(f"{name} is not run: its process ended, see above")
     return contenders
+
+
+def transformer_recipe(run: RunDirectory):
+    recipe = make_recipe("multi30k-pieces", model="transformer")
+    recipe.prepare(run)
+    return recipe
+
+
+def rival(make_step, run: RunDirectory) -> Contender:
+    """The model of another library, built in this process."""
+    recipe = transformer_recipe(run)
+    batches = recipe.batches(run)
+    return Contender(make_step(recipe.build(run).settings, batches.element_spec), batches)
 
 
 CONTENDERS = {"rnnsearch": rnn_search_contenders, "transformer": transformer_contenders}

@@ -230,7 +230,8 @@ def _backward(form, scoring, given, outputs, saved, output_gradients):
     gates, queries = saved
     *d_outputs, d_last = output_gradients  # of states, contexts and alignments
     hidden = before_each_step(given.initial_state, states, reverse=False)
-    moments = (*d_outputs, hidden, gates, queries, alignments)
+    slopes = form.slopes(hidden, gates, given.mask)
+    moments = (*d_outputs, slopes, hidden, queries, alignments)
     turned = _Turned.of(given)
     sums = scoring.zero_sums(given)
 
@@ -245,13 +246,12 @@ def _backward(form, scoring, given, outputs, saved, output_gradients):
     def masked_step(moment, carried):
         (d_state, d_context, d_alignment, *kept), mask = moment
         (d_hidden, d_held_context), sums = carried
-        d_hidden, d_context = d_hidden + d_state, d_held_context + d_context
-        past = (1 - mask) * d_hidden, (1 - mask) * d_context
-        masked = (mask * d for d in (d_hidden, d_context, d_alignment))
+        d_context += d_held_context
+        masked = mask * d_context, mask * d_alignment  # the slopes hold the state
         collected, d_hidden, sums = _step_gradient(
-            form, scoring, given, turned, *masked, *kept, sums
+            form, scoring, given, turned, d_hidden + d_state, *masked, *kept, sums
         )
-        return collected, ((past[0] + d_hidden, past[1]), sums)
+        return collected, ((d_hidden, d_context - masked[0]), sums)
 
     if given.mask is None:
         start = d_last, sums
@@ -290,8 +290,8 @@ def _step_gradient(
     d_hidden,
     d_context,
     d_alignment,
+    slopes,
     hidden,
-    gates,
     query,
     alignment,
     sums,
@@ -303,7 +303,7 @@ def _step_gradient(
         sums with this step in them.
     """
     d_products, d_candidate, d_before = form.step_gradient(
-        d_hidden, form.slopes(hidden, gates), *turned.candidate_kernel
+        d_hidden, slopes, *turned.candidate_kernel
     )
     d_x = of_projection(d_products, d_candidate)
     d_context += tf.matmul(d_x, turned.context_kernel)
