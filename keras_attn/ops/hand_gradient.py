@@ -15,7 +15,8 @@ def with_gradient(
 ) -> Callable:
     """A function that computes `forward` and is differentiated by `backward`.
 
-    Derivatives of the gradient are exact too: they are autodiff's of `forward`, at its speed.
+    Derivatives of the gradient and derivatives forwards are exact too: they are autodiff's of
+    `forward`, at its speed.
 
     Neither may read a tensor by closure, and neither a variable: all that they read is given, for
     TensorFlow may differentiate a gradient in a graph that sees nothing else.
@@ -116,22 +117,28 @@ def _of_tensors(forward, backward, differentiable_forward):
 
 
 def _second_order(forward, tensors, output_gradients, upstream):
-    """Gradients of `forward`'s gradients for the tensors and the output gradients."""
-    arguments = [*tensors, *output_gradients]
-    floating = [x for x in arguments if x.dtype.is_floating]
-    differentiated = floating[: len(upstream)]
-    zero = tf.UnconnectedGradients.ZERO
-    with tf.GradientTape() as outer:
-        outer.watch(floating)
-        with tf.GradientTape() as inner:
-            inner.watch(differentiated)
-            outputs, _ = forward(*tensors)
-        first = inner.gradient(
-            outputs, differentiated, output_gradients, unconnected_gradients=zero
+    """Gradients of `forward`'s gradients for the tensors and the output gradients.
+
+    In a graph of its own, for tapes record nothing while TensorFlow derives forwards
+    (`tf.autodiff.ForwardAccumulator`), which asks for this as well.
+    """
+    size = len(tensors)
+
+    @tf.function(autograph=False)
+    def derive(arguments, upstream):
+        floating = [x for x in arguments if x.dtype.is_floating]
+        outputs, _ = forward(*arguments[:size])
+        zero = tf.UnconnectedGradients.ZERO
+        first = tf.gradients(
+            outputs,
+            floating[: len(upstream)],
+            list(arguments[size:]),
+            unconnected_gradients=zero,
         )
-    return _with_none(
-        outer.gradient(first, floating, upstream, unconnected_gradients=zero), arguments
-    )
+        return tf.gradients(first, floating, list(upstream), unconnected_gradients=zero)
+
+    arguments = (*tensors, *output_gradients)
+    return _with_none(derive(arguments, upstream), arguments)
 
 
 def _with_none(gradients, tensors) -> list:

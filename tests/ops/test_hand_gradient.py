@@ -48,3 +48,22 @@ def test_first_and_second_derivatives_are_exact(mode, persistent):
     got = derivatives(tf.constant(3.0), tf.constant(5.0))
     np.testing.assert_allclose(got, [2 * 3 * 9 * 5, 2 * 27, 2 * 6 * 3 * 5, 2 * 3 * 9], rtol=1e-6)
     assert CALLS
+
+
+@pytest.mark.parametrize("called_as", ["eager", "graph"])
+def test_derivatives_forwards_are_exact_and_not_silently_zero(called_as):
+    positive, x, y = tf.constant(True), tf.constant(3.0), tf.constant(5.0)
+    function = tf.function(_power) if called_as == "graph" else _power
+    with tf.autodiff.ForwardAccumulator([x, y], [tf.constant(1.0), tf.constant(10.0)]) as forwards:
+        value = function(x, y, positive)
+    np.testing.assert_allclose(forwards.jvp(value), 2 * 3 * 9 * 5 + 10 * 2 * 27, rtol=1e-6)
+
+
+def test_derivatives_forwards_over_backwards_are_exact():
+    positive, x, y = tf.constant(True), tf.constant(3.0), tf.constant(5.0)
+    with tf.autodiff.ForwardAccumulator([x, y], [tf.constant(1.0), tf.constant(10.0)]) as forwards:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = _power(x, y, positive)
+        by_x = tape.gradient(value, x)  # 6 x^2 y
+    np.testing.assert_allclose(forwards.jvp(by_x), 12 * 3 * 5 + 10 * 6 * 9, rtol=1e-6)
