@@ -242,6 +242,11 @@ class Transformer(keras.Model):
         return _normalized(self.decoder_norm, hidden)
 
     @property
+    def max_length(self) -> int:
+        """The most tokens that `step` can write, the size of its caches."""
+        return self.settings["max_length"]
+
+    @property
     def output_table(self):
         """The output layer's weights, (target_vocabulary_size, d)."""
         if self.output_projection is None:
@@ -283,10 +288,10 @@ class Transformer(keras.Model):
     def initial_state(self, memory: dict) -> dict:
         """Empty caches of `max_length` tokens, and the first position."""
         batch_size = ops.shape(memory["mask"])[0]
-        length = self.settings["max_length"]
+        caches = [block.initial_cache(batch_size, self.max_length) for block in self.decoder_blocks]
         return {
             "memory": memory,
-            "caches": [block.initial_cache(batch_size, length) for block in self.decoder_blocks],
+            "caches": caches,
             "position": ops.zeros((batch_size,), "int32"),
         }
 

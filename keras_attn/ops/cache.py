@@ -69,14 +69,37 @@ def write(cache, key, value, position, wrap: bool):
 
 
 def _write_slice(cache, updates, position):
-    """Of TensorFlow's functional updates, the one that reuses the buffer on a CPU too."""
-    batch, _, length, heads, features = ops.shape(updates)
+    """Of TensorFlow's functional updates, the one that reuses the buffer on a CPU too.
+
+    It cuts a slice off at the end of the cache, where new tokens would vanish without a word. One
+    token, what a decoding loop writes, goes to an index and not to a slice of one, for an index
+    must exist; of several the last is looked at.
+    """
+    if updates.shape[2] == 1:
+        begin = tf.stack([0, 0, position, 0, 0])
+        value = tf.squeeze(updates, axis=2)  # (B, 2, Nkv, d)
+        return _slice_update(cache, begin, begin + 1, value, begin_mask=0b11011, shrink=0b00100)
+    end = position + ops.shape(updates)[2]
+    fits = tf.debugging.assert_less_equal(
+        end, slots(cache), "New tokens must lie in the positions of the cache."
+    )
+    with tf.control_dependencies([fits]):
+        begin = tf.stack([0, 0, position, 0, 0])
+    end = tf.stack([0, 0, end, 0, 0])
+    return _slice_update(cache, begin, end, updates, begin_mask=0b11011, shrink=0)
+
+
+def _slice_update(cache, begin, end, value, begin_mask: int, shrink: int):
+    """`cache[begin:end] = value`; the masks are bits, the first axis the lowest."""
     return tf.raw_ops.TensorStridedSliceUpdate(
         input=cache,
-        begin=tf.stack([0, 0, position, 0, 0]),
-        end=tf.stack([batch, 2, position + length, heads, features]),
+        begin=begin,
+        end=end,
         strides=[1] * 5,
-        value=updates,
+        value=value,
+        begin_mask=begin_mask,
+        end_mask=begin_mask,
+        shrink_axis_mask=shrink,
     )
 
 
@@ -207,7 +230,8 @@ def require_cache(cache, cache_position, new_tokens, heads, features, value_feat
 def require_room(cache, position, new_tokens, wrap: bool):
     """Raise `ValueError` if the new tokens do not fit, where the position is known.
 
-    In a graph it is not: there a CPU stops with an error, and under XLA what does not fit is lost.
+    In a graph it is not: there the write stops with an error, and under XLA what does not fit is
+    lost.
     """
     if not tf.executing_eagerly() or ops.size(position) == 0:
         return

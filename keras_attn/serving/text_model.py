@@ -23,7 +23,8 @@ class TextModel:
     Args:
         model: any model with the protocol `encode(inputs) -> memory`, `initial_state(memory) ->
             state` and `step(tokens, state) -> (logits, state, attention)`, which takes `source`
-            ids and `source_lengths`.
+            ids and `source_lengths`. If it can write only so many tokens, it says so in an
+            attribute `max_length`.
         source_tokenizer, target_tokenizer: such as `keras_attn.text.CharacterTokenizer`.
         max_source_length: longer sources are cut after so many tokens.
         max_length: answers are cut after so many tokens, the end token included.
@@ -34,7 +35,8 @@ class TextModel:
 
     Raises:
         ValueError: if the width is below 1, `n_best` not between 1 and the width, the length
-            penalty no finite number, or given without a beam, or a signature unknown.
+            penalty no finite number, or given without a beam, a signature unknown, or the answers
+            longer than the model can write.
 
     Example:
         >>> text_model = TextModel(model, tokenizer, tokenizer, 64, 16)
@@ -55,6 +57,7 @@ class TextModel:
         exported: Sequence[str] = SIGNATURES,
     ):
         _check_signatures(exported)
+        _check_room(model, max_length)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
@@ -250,6 +253,15 @@ class TextModel:
         rows = tf.reshape(tokens, [-1, tf.shape(tokens)[2]])  # (B n, L)
         texts = self.target_tokenizer.detokenize(rows, tf.reshape(lengths, [-1]))
         return tf.reshape(texts, [tf.shape(lengths)[0], lengths.shape[1]])
+
+
+def _check_room(model, max_length: int) -> None:
+    room = getattr(model, "max_length", max_length)
+    if max_length > room:
+        raise ValueError(
+            f"The model can write {room} tokens at most: answers cannot be longer, give a smaller "
+            f"`max_length` or build the model with a larger one. Received: max_length={max_length}"
+        )
 
 
 def _check_signatures(names: Sequence[str]) -> None:

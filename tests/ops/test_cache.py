@@ -63,3 +63,22 @@ def test_graph_reuses_the_buffer_of_a_cache_in_a_loop():
     }
     assert "TensorStridedSliceUpdate" in names
     assert "TensorScatterUpdate" not in names
+
+
+@pytest.mark.parametrize("positions", [[4], [1, 4]], ids=["shared", "each"])
+@pytest.mark.parametrize("static", [1, 2, None], ids=["one", "two", "unknown"])
+def test_a_token_beyond_the_cache_stops_a_graph_and_does_not_vanish(static, positions):
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([2, static, 1, 3]),
+            tf.TensorSpec([len(positions)], tf.int32),
+        ]
+    )
+    def written(new, position):
+        return kv_cache.write(tf.zeros([2, 2, 4, 1, 3]), new, new, position, wrap=False)
+
+    new = tf.ones([2, static or 1, 1, 3])
+    last = tf.minimum(positions, 4 - new.shape[1])
+    assert tf.reduce_all(written(new, last)[-1, :, 3] == 1)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        written(new, tf.constant(positions))

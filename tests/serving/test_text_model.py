@@ -3,6 +3,10 @@ import pytest
 import tensorflow as tf
 from road import ODD_TEXTS, as_bytes
 
+from keras_attn.models import Transformer
+from keras_attn.serving import TextModel
+from keras_attn.text import CharacterTokenizer
+
 LONGEST_ANSWER = 11
 
 
@@ -65,6 +69,15 @@ def test_the_longest_answer_is_cut(dates_text_model):
     hopeless = tf.constant(["9" * 300])
     lengths = dates_text_model.align(hopeless)["target_lengths"]
     assert int(lengths[0]) <= LONGEST_ANSWER
+
+
+def test_answers_longer_than_the_model_can_write_are_refused():
+    sizes = {"dim": 8, "num_heads": 1, "intermediate_dim": 8}
+    model = Transformer(9, 9, **sizes, encoder_layers=1, decoder_layers=1, max_length=5)
+    tokenizer = CharacterTokenizer("abcdef")
+    TextModel(model, tokenizer, tokenizer, max_source_length=7, max_length=5)
+    with pytest.raises(ValueError, match=r"can write 5 tokens at most.*Received: max_length=6"):
+        TextModel(model, tokenizer, tokenizer, max_source_length=7, max_length=6)
 
 
 def test_tokens_in_and_out_are_those_of_the_texts(dates_text_model):
