@@ -117,28 +117,48 @@ def _of_tensors(forward, backward, differentiable_forward):
 
 
 def _second_order(forward, tensors, output_gradients, upstream):
-    """Gradients of `forward`'s gradients for the tensors and the output gradients.
-
-    In a graph of its own, for tapes record nothing while TensorFlow derives forwards
-    (`tf.autodiff.ForwardAccumulator`), which asks for this as well.
-    """
-    size = len(tensors)
-
-    @tf.function(autograph=False)
-    def derive(arguments, upstream):
-        floating = [x for x in arguments if x.dtype.is_floating]
-        outputs, _ = forward(*arguments[:size])
-        zero = tf.UnconnectedGradients.ZERO
-        first = tf.gradients(
-            outputs,
-            floating[: len(upstream)],
-            list(arguments[size:]),
-            unconnected_gradients=zero,
-        )
-        return tf.gradients(first, floating, list(upstream), unconnected_gradients=zero)
-
+    """Gradients of `forward`'s gradients for the tensors and the output gradients."""
     arguments = (*tensors, *output_gradients)
-    return _with_none(derive(arguments, upstream), arguments)
+    derive = _derived_by_tapes
+    if not _tapes_record():
+        derive = tf.function(_derived_in_a_graph, autograph=False)
+    return _with_none(derive(forward, len(tensors), arguments, upstream), arguments)
+
+
+def _tapes_record() -> bool:
+    """They do not, and do not say so, while TensorFlow derives forwards (`ForwardAccumulator`)."""
+    one = tf.constant(1.0)
+    with tf.GradientTape() as tape:
+        tape.watch(one)
+        same = tf.identity(one)
+    return tape.gradient(same, one) is not None
+
+
+def _derived_by_tapes(forward, size: int, arguments, upstream):
+    floating = [x for x in arguments if x.dtype.is_floating]
+    differentiated = floating[: len(upstream)]
+    zero = tf.UnconnectedGradients.ZERO
+    with tf.GradientTape() as outer:
+        outer.watch(floating)
+        with tf.GradientTape() as inner:
+            inner.watch(differentiated)
+            outputs, _ = forward(*arguments[:size])
+        first = inner.gradient(
+            outputs, differentiated, arguments[size:], unconnected_gradients=zero
+        )
+    return outer.gradient(first, floating, upstream, unconnected_gradients=zero)
+
+
+def _derived_in_a_graph(forward, size: int, arguments, upstream):
+    """The same without tapes, which takes seconds to trace, for every call."""
+    floating = [x for x in arguments if x.dtype.is_floating]
+    differentiated = floating[: len(upstream)]
+    zero = tf.UnconnectedGradients.ZERO
+    outputs, _ = forward(*arguments[:size])
+    first = tf.gradients(
+        outputs, differentiated, list(arguments[size:]), unconnected_gradients=zero
+    )
+    return tf.gradients(first, floating, list(upstream), unconnected_gradients=zero)
 
 
 def _with_none(gradients, tensors) -> list:

@@ -404,11 +404,10 @@ def test_both_paths_give_the_same(layer_class, training):
         np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("layer_class", [LSTM, GRU])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("layer_class", "training"), [(LSTM, True), (GRU, False)])
 def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class, training):
     layer = layer_class(3)
-    inputs = tf.random.stateless_uniform([2, 12, 2], [1, 2])
+    inputs = tf.random.stateless_uniform([2, 11, 2], [1, 2])
     layer(inputs)
 
     def curvature(inputs):
@@ -427,7 +426,7 @@ def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class, trainin
 @pytest.mark.parametrize(("layer_class", "training"), [(LSTM, False), (GRU, True)])
 def test_a_tape_for_higher_orders_may_lie_around_a_compiled_graph(layer_class, training):
     layer = layer_class(2)
-    inputs = tf.random.stateless_uniform([2, 12, 2], [1, 2])
+    inputs = tf.random.stateless_uniform([2, 11, 2], [1, 2])
     layer(inputs)
     in_graph = tf.function(lambda x: layer(x, training=training))
 
