@@ -18,6 +18,7 @@ PyTorch in a process of its own, which hands memory back as a user's does.
 """
 
 import argparse
+import contextlib
 import functools
 import itertools
 import multiprocessing
@@ -119,9 +120,10 @@ class ContenderApart:
 def _run_apart(connection, make) -> None:
     contender = make()
     connection.send("warm")
-    while True:
-        contender.run(connection.recv())
-        connection.send((contender.speeds[-1], np.mean(contender.padding)))
+    with contextlib.suppress(EOFError):  # when the benchmark is done
+        while True:
+            contender.run(connection.recv())
+            connection.send((contender.speeds[-1], np.mean(contender.padding)))
 
 
 def without_own_gradients(model: RNNSearch) -> RNNSearch:
