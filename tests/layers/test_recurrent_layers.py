@@ -404,7 +404,8 @@ def test_both_paths_give_the_same(layer_class, training):
         np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(("layer_class", "training"), [(LSTM, True), (GRU, False)])
+@pytest.mark.parametrize("layer_class", [LSTM, GRU])
+@pytest.mark.parametrize("training", [False, True])
 def test_a_compiled_layer_has_second_derivatives_in_a_graph(layer_class, training):
     layer = layer_class(3)
     inputs = tf.random.stateless_uniform([2, 11, 2], [1, 2])
