@@ -3,6 +3,7 @@
 import keras
 from keras import constraints, initializers, ops, regularizers
 
+from keras_attn._upstream import own_precision
 from keras_attn.layers import single_head
 from keras_attn.layers.setting_checks import require_size
 from keras_attn.ops import masks
@@ -154,7 +155,8 @@ class AdditiveAttention(keras.layers.Layer):
             Keys (B, S, units).
         """
         memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
-        return project(memory, self.key_kernel)
+        with own_precision(self):
+            return project(memory, self.key_kernel)
 
     def attend(self, query, keys, values, mask=None):
         """Attend with projected keys, for one query an example or for several.
@@ -168,7 +170,8 @@ class AdditiveAttention(keras.layers.Layer):
         Returns:
             Contexts and weights: (B, Dv) and (B, S), or (B, T, Dv) and (B, T, S).
         """
-        return single_head.attend_step_or_sequence(self._attend, query, keys, values, mask)
+        with own_precision(self):
+            return single_head.attend_step_or_sequence(self._attend, query, keys, values, mask)
 
     def _attend(self, query, keys, values, mask=None, causal=False):
         return additive_attention(

@@ -1,16 +1,21 @@
 """A recurrent cell that attends over a memory, and the layer that runs it over a sequence."""
 
+import copy
+
 import keras
 from keras import ops
 
+from keras_attn.layers import cell_protocol
 from keras_attn.layers.additive_attention import AdditiveAttention
 from keras_attn.layers.gru import GRUCell
 from keras_attn.layers.luong_attention import LuongAttention
+from keras_attn.layers.recurrent_checks import has_default_activations, require_states
 from keras_attn.ops import masks
 from keras_attn.ops.attention_scan import attention_scan
 from keras_attn.ops.scan import scan
 
 
+@keras.saving.register_keras_serializable(package="keras_attn")
 class AttentionCell(keras.layers.Layer):
     """One step of a recurrent cell that reads a memory before it moves.
 
@@ -23,9 +28,13 @@ class AttentionCell(keras.layers.Layer):
     It is what `tfa.seq2seq.AttentionWrapper` was, with the memory as a call argument: nothing is
     kept on the object, so the cell traces, exports and can be expanded to beams.
 
+    The cell and the attention compute in their own precision. As with a Keras cell, the dropout
+    masks of a sequence are kept from the first step on: call `reset_dropout_mask` and
+    `reset_recurrent_dropout_mask` after it. `AttentionRNN` does.
+
     Args:
-        cell: a recurrent cell (`GRUCell`, `LSTMCell`, a Keras cell, `StackedRNNCells`); its first
-            state is the query.
+        cell: a recurrent cell (`GRUCell`, `LSTMCell`, a Keras cell, `StackedRNNCells`, a list of
+            cells, or any object with `call` and `state_size`); its first state is the query.
         attention: `AdditiveAttention` or `LuongAttention`.
 
     Call arguments:
@@ -41,13 +50,18 @@ class AttentionCell(keras.layers.Layer):
         `(output, alignment, states)`: output (B, units + m) is `[cell output; c_t]`, alignment
         (B, S), and the new states.
 
+    Raises:
+        ValueError: a cell without `call` or `state_size`, a mask that is not boolean or does not
+            fit, a cell that is built without a memory.
+
     Example:
-        >>> cell = AttentionCell(GRUCell(8), AdditiveAttention(4))
-        >>> memory = keras.ops.ones((2, 5, 6))
-        >>> output, alignment, states = cell(
-        ...     keras.ops.ones((2, 3)), cell.get_initial_state(2), memory)
-        >>> output.shape, alignment.shape
-        ((2, 14), (2, 5))
+
+    >>> import numpy as np
+    >>> from keras_attn.layers import AdditiveAttention, AttentionCell, GRUCell
+    >>> cell, memory = AttentionCell(GRUCell(8), AdditiveAttention(4)), np.ones((2, 5, 6))
+    >>> output, alignment, states = cell(np.ones((2, 3)), cell.get_initial_state(2), memory)
+    >>> tuple(output.shape), tuple(alignment.shape)
+    ((2, 14), (2, 5))
 
     Reference:
         Bahdanau et al. 2014, "Neural Machine Translation by Jointly Learning to Align and
@@ -55,16 +69,27 @@ class AttentionCell(keras.layers.Layer):
     """
 
     def __init__(self, cell, attention, **kwargs):
-        super().__init__(**kwargs)
-        self.cell = cell
+        # It has no weights of its own, and the states that it passes on keep their precision.
+        super().__init__(autocast=False, **kwargs)
+        self.cell = cell_protocol.require_cell(cell)
         self.attention = attention
 
     @property
     def state_size(self):
+        """The sizes of the cell's states."""
         return self.cell.state_size
 
     def get_initial_state(self, batch_size=None) -> list:
-        return _as_list(self.cell.get_initial_state(batch_size=batch_size))
+        """The cell's states before the first step, in its own precision."""
+        return cell_protocol.initial_states(self.cell, batch_size, self.compute_dtype)
+
+    def reset_dropout_mask(self):
+        """Forget which inputs the cell drops, so that the next sequence drops others."""
+        cell_protocol.forget_masks(self.cell, "reset_dropout_mask")
+
+    def reset_recurrent_dropout_mask(self):
+        """Forget which states the cell drops, so that the next sequence drops others."""
+        cell_protocol.forget_masks(self.cell, "reset_recurrent_dropout_mask")
 
     def build(self, inputs_shape, states_shape=None, memory_shape=None, **shapes):
         if memory_shape is None:
@@ -72,22 +97,35 @@ class AttentionCell(keras.layers.Layer):
                 "An attention cell is built by a call with inputs, states and memory. "
                 f"Received: memory_shape={memory_shape}"
             )
-        query_units = keras.tree.flatten(self.cell.state_size)[0]
+        query_units = cell_protocol.state_sizes(self.cell)[0]
         if not self.attention.built:
             self.attention.build((None, None, query_units), tuple(memory_shape))
-        if not self.cell.built:
+        if isinstance(self.cell, keras.Layer) and not self.cell.built:
             self.cell.build((None, inputs_shape[-1] + memory_shape[-1]))
 
     def call(self, inputs, states, memory, memory_mask=None, keys=None, training=None):
         if keys is None:
             keys = self.attention.project_memory(memory, memory_mask)
-        states = _as_list(states)
+        states = cell_protocol.as_list(states)
         context, alignment = self.attention.attend(
             keras.tree.flatten(states)[0], keys, memory, memory_mask
         )
-        cell_inputs = ops.concatenate([inputs, context], axis=-1)  # (B, d + m)
-        output, states = self.cell(cell_inputs, states, training=training)
-        return ops.concatenate([output, context], axis=-1), alignment, _as_list(states)
+        dtype = cell_protocol.compute_dtype(self.cell, self.compute_dtype)
+        cell_inputs = ops.concatenate(
+            [ops.cast(inputs, dtype), ops.cast(context, dtype)], axis=-1
+        )  # (B, d + m)
+        output, states = cell_protocol.take_step(self.cell, cell_inputs, states, training)
+        output = [ops.cast(part, self.compute_dtype) for part in (output, context)]
+        return ops.concatenate(output, axis=-1), ops.cast(alignment, self.compute_dtype), states
+
+    def compute_output_shape(self, inputs_shape, states_shape, memory_shape):
+        batch, source_length, features = memory_shape
+        sizes = cell_protocol.as_list(self.cell.state_size)
+        return (
+            (batch, cell_protocol.output_size(self.cell) + features),
+            (batch, source_length),
+            keras.tree.map_structure(lambda size: (batch, size), sizes),
+        )
 
     def get_config(self):
         return {
@@ -101,13 +139,16 @@ class AttentionCell(keras.layers.Layer):
         return cls(**_with_parts(config, custom_objects))
 
 
+@keras.saving.register_keras_serializable(package="keras_attn")
 class AttentionRNN(keras.layers.Layer):
     """A recurrent cell run over a sequence, attending over a memory at every step.
 
-    The equations are those of `AttentionCell`; the memory is projected to keys once.
+    The equations are those of `AttentionCell`; the memory is projected to keys once. Dropout of the
+    cell drops the same at every step of a sequence, and anew in each call. The cell and the
+    attention compute in their own precision, the results are of the layer's.
 
     Args:
-        cell: a recurrent cell; its first state is the query.
+        cell: a recurrent cell, or a list of cells to stack; see `AttentionCell`.
         attention: `AdditiveAttention` or `LuongAttention`.
         return_alignments: also return the alignments.
         return_state: also return the final states.
@@ -116,19 +157,31 @@ class AttentionRNN(keras.layers.Layer):
         inputs: (B, T, d).
         memory: (B, S, m).
         mask: (B, T) boolean; at a masked step the state stays and the output is that of the step
-            before (zeros where there is none), the alignment is 0.
-        memory_mask: (B, S) boolean, True = attend.
-        initial_state: list of the cell's states, zeros by default.
+            before (zeros where there is none), the alignment is 0. Taken from the Keras mask of
+            `inputs` if not given.
+        memory_mask: (B, S) boolean, True = attend. Taken from the Keras mask of `memory` if not
+            given.
+        initial_state: list of the cell's states, (B, units) each, nested as they are in the cell
+            or flat; zeros by default.
         training: whether dropout is on.
 
     Returns:
-        outputs (B, T, units + m), `[cell output; context]` [, alignments (B, T, S)] [, states].
+        outputs (B, T, units + m), `[cell output; context]` [, alignments (B, T, S)] [, *states],
+        each state (B, units).
+
+    Raises:
+        ValueError: a cell without `call` or `state_size`, inputs or a memory that are no sequences
+            of vectors, a mask that is not boolean or does not fit, an `initial_state` of another
+            number or shape.
 
     Example:
-        >>> rnn = AttentionRNN(GRUCell(8), AdditiveAttention(4), return_alignments=True)
-        >>> outputs, alignments = rnn(keras.ops.ones((2, 7, 3)), keras.ops.ones((2, 5, 6)))
-        >>> outputs.shape, alignments.shape
-        ((2, 7, 14), (2, 7, 5))
+
+    >>> import numpy as np
+    >>> from keras_attn.layers import AdditiveAttention, AttentionRNN, GRUCell
+    >>> rnn = AttentionRNN(GRUCell(8), AdditiveAttention(4), return_alignments=True)
+    >>> outputs, alignments = rnn(np.ones((2, 7, 3)), np.ones((2, 5, 6)))
+    >>> tuple(outputs.shape), tuple(alignments.shape)
+    ((2, 7, 14), (2, 7, 5))
 
     Reference:
         Bahdanau et al. 2014, as for `AttentionCell`.
@@ -144,22 +197,41 @@ class AttentionRNN(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape, memory_shape=None):
+        _require_sequences(inputs_shape, memory_shape)
         step_shape = (inputs_shape[0], inputs_shape[-1])
         self.cell.build(step_shape, memory_shape=tuple(memory_shape))
 
     def call(self, inputs, memory, mask=None, memory_mask=None, initial_state=None, training=None):
-        if initial_state is None:
-            initial_state = self.cell.get_initial_state(batch_size=ops.shape(inputs)[0])
+        _require_sequences(inputs.shape, memory.shape)
+        mask, memory_mask = masks.carried(inputs, mask), masks.carried(memory, memory_mask)
+        inputs, memory = (ops.cast(x, self.compute_dtype) for x in (inputs, memory))
+        if mask is not None:
+            mask = masks.require_step_mask(mask, *ops.shape(inputs)[:2])
+        memory_mask = masks.padding(memory_mask, ops.shape(memory)[:2], "memory_mask")
+        states = self._starting_states(inputs, initial_state)
+        features = inputs.shape[-1] + memory.shape[-1]
         run = self._run_by_hand if self.has_own_gradient(training) else self._run_cell
-        outputs, alignments, states = run(
-            inputs, memory, mask, memory_mask, _as_list(initial_state), training
-        )
+        with cell_protocol.one_dropout_mask(self.cell.cell, features, states, training):
+            outputs, alignments, states = run(inputs, memory, mask, memory_mask, states, training)
         returned = [outputs]
         if self.return_alignments:
             returned.append(alignments)
         if self.return_state:
-            returned.append(states)
+            states = keras.tree.flatten(states)
+            returned += [ops.cast(state, self.compute_dtype) for state in states]
         return returned[0] if len(returned) == 1 else tuple(returned)
+
+    def _starting_states(self, inputs, initial_state) -> list:
+        """The states before the first step, nested as the cell has them and in its precision."""
+        at_rest = self.cell.get_initial_state(batch_size=ops.shape(inputs)[0])
+        if initial_state is None:
+            return at_rest
+        given = keras.tree.flatten(initial_state)
+        sizes = self._state_sizes()
+        require_states([state.shape for state in given], sizes, inputs.shape[0], len(sizes))
+        flat = keras.tree.flatten(at_rest)
+        given = [ops.cast(state, old.dtype) for state, old in zip(given, flat, strict=True)]
+        return keras.tree.pack_sequence_as(at_rest, given)
 
     def has_own_gradient(self, training: bool = False) -> bool:
         """Whether a call runs `ops.attention_scan`, whose gradient is written by hand.
@@ -173,8 +245,7 @@ class AttentionRNN(keras.layers.Layer):
         return (
             type(cell) is GRUCell
             and type(attention) in _WEIGHTS_OF
-            and cell.activation is keras.activations.tanh
-            and cell.recurrent_activation is keras.activations.sigmoid
+            and has_default_activations(cell)
             and not (training and (cell.dropout or cell.recurrent_dropout))
             and self.compute_dtype == cell.compute_dtype == attention.compute_dtype
         )
@@ -186,10 +257,10 @@ class AttentionRNN(keras.layers.Layer):
             attention, attention.project_memory(memory, memory_mask)
         )
         outputs, alignments, state = attention_scan(
-            ops.cast(inputs, self.compute_dtype),
-            ops.cast(memory, self.compute_dtype),
+            inputs,
+            memory,
             keys,
-            ops.cast(initial_state[0], self.compute_dtype),
+            initial_state[0],
             **cell.scan_weights(),
             **{
                 name: weight if weight is None else ops.cast(weight, self.compute_dtype)
@@ -206,28 +277,46 @@ class AttentionRNN(keras.layers.Layer):
         keys = self.cell.attention.project_memory(memory, memory_mask)
 
         def step(inputs_t, states):
-            output, alignment, states = self.cell(
+            *outputs, states = self.cell(
                 inputs_t, states, memory, memory_mask=memory_mask, keys=keys, training=training
             )
-            return (output, alignment), states
+            return tuple(ops.cast(each, self.compute_dtype) for each in outputs), states
 
         batch, length = ops.shape(inputs)[:2]
         source_length = ops.shape(memory)[1]
-        output_units = self.cell.cell.output_size + memory.shape[-1]
+        output_units = cell_protocol.output_size(self.cell.cell) + memory.shape[-1]
         at_rest = (
             ops.zeros((batch, output_units), dtype=self.compute_dtype),
-            ops.zeros((batch, source_length), dtype=self.cell.attention.compute_dtype),
+            ops.zeros((batch, source_length), dtype=self.compute_dtype),
         )
         (outputs, alignments), states = scan(
             step, inputs, initial_state, mask=mask, initial_outputs=at_rest
         )
         alignments = ops.reshape(alignments, (batch, length, source_length))
         if mask is not None:
-            alignments = masks.clear_hidden(alignments, ops.convert_to_tensor(mask))
+            alignments = masks.clear_hidden(alignments, mask)
         return outputs, alignments, states
 
     def compute_mask(self, inputs, mask=None):
-        return mask
+        others = self.return_alignments + self.return_state * len(self._state_sizes())
+        return [mask, *[None] * others] if others else mask
+
+    def compute_output_shape(self, inputs_shape, memory_shape, initial_state_shape=None):
+        _require_sequences(inputs_shape, memory_shape)
+        batch, length = inputs_shape[:2]
+        sizes = self._state_sizes()
+        if initial_state_shape is not None:
+            require_states(_flat_shapes(initial_state_shape), sizes, batch, len(sizes))
+        units = cell_protocol.output_size(self.cell.cell)
+        shapes = [(batch, length, units + memory_shape[-1])]
+        if self.return_alignments:
+            shapes.append((batch, length, memory_shape[1]))
+        if self.return_state:
+            shapes += [(batch, size) for size in sizes]
+        return tuple(shapes) if len(shapes) > 1 else shapes[0]
+
+    def _state_sizes(self) -> list[int]:
+        return cell_protocol.state_sizes(self.cell)
 
     def get_config(self):
         return {
@@ -261,14 +350,35 @@ def _of_product(attention, keys):
 _WEIGHTS_OF = {AdditiveAttention: _of_additive, LuongAttention: _of_product}
 
 
-def _as_list(states) -> list:
-    return list(states) if isinstance(states, list | tuple) else [states]
+def _require_sequences(inputs_shape, memory_shape):
+    shapes = [None if shape is None else tuple(shape) for shape in (inputs_shape, memory_shape)]
+    sequences = all(shape is not None and len(shape) == 3 for shape in shapes)
+    if not sequences or None in (shapes[0][-1], shapes[1][-1]) or not _one_batch(*shapes):
+        raise ValueError(
+            "The layer takes sequences of vectors, (batch, time, features), and a memory, (batch, "
+            "positions, features), of one batch size and with known features. "
+            f"Received: inputs.shape={shapes[0]}, memory.shape={shapes[1]}"
+        )
+
+
+def _one_batch(inputs_shape, memory_shape) -> bool:
+    sizes = inputs_shape[0], memory_shape[0]
+    return None in sizes or sizes[0] == sizes[1]
+
+
+def _flat_shapes(shapes) -> list[tuple]:
+    """The shapes in a nest of them."""
+    if all(size is None or isinstance(size, int) for size in shapes):
+        return [tuple(shapes)]
+    return [flat for shape in shapes for flat in _flat_shapes(shape)]
 
 
 def _with_parts(config, custom_objects) -> dict:
     """The config with its cell and attention rebuilt."""
-    parts = {
-        name: keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
-        for name in ("cell", "attention")
+    # A copy, for Keras' stack of cells takes its cells out of the config that it is made from.
+    parts = {name: copy.deepcopy(config[name]) for name in ("cell", "attention")}
+    rebuilt = {
+        name: keras.saving.deserialize_keras_object(part, custom_objects=custom_objects)
+        for name, part in parts.items()
     }
-    return {**config, **parts}
+    return {**config, **rebuilt}

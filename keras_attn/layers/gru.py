@@ -5,9 +5,16 @@ import functools
 import keras
 
 from keras_attn.layers import cudnn
+from keras_attn.layers.recurrent_checks import in_precision_of
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_initializer import at_least_float32
 from keras_attn.layers.recurrent_layer import RecurrentLayer
+from keras_attn.layers.recurrent_weights import (
+    gru_forms,
+    require_own_form,
+    shapes_of,
+    stored_shapes,
+)
 from keras_attn.layers.setting_checks import require_rate, require_size
 from keras_attn.ops.gru_scan import gru_scan
 from keras_attn.ops.recurrent import gru_step, gru_step_reset_after
@@ -28,6 +35,8 @@ class GRUCell(keras.layers.GRUCell):
     The weights are those of `keras.layers.GRUCell` with the same `reset_after`, interchangeable
     by `set_weights`: `kernel` (features, 3 * units), `recurrent_kernel` (units, 3 * units), `bias`
     (3 * units,) or, with `reset_after`, (2, 3 * units) for inputs and states; blocks z, r, h.
+    Without biases the shapes do not tell the two forms apart: `from_config` of the trained cell's
+    config does.
 
     Args:
         units: positive integer, the size of the state.
@@ -200,10 +209,23 @@ class GRUCell(keras.layers.GRUCell):
 
     def call(self, inputs, states, training=False):
         nested = keras.tree.is_nested(states)
-        states = list(states) if nested else [states]
+        inputs, states = in_precision_of(self, inputs, states if nested else [states])
         step = self.step_function(states, training)
         hidden, new_states = step(self.project(inputs, training), states)
         return hidden, new_states if nested else hidden
+
+    def set_weights(self, weights):
+        if self.built:
+            self.require_own_form(shapes_of(weights))
+        super().set_weights(weights)
+
+    def load_own_variables(self, store):
+        self.require_own_form(stored_shapes(store))
+        super().load_own_variables(store)
+
+    def require_own_form(self, shapes):
+        """Raise `ValueError` if these are the shapes of weights of another form, which it names."""
+        require_own_form(self, shapes, gru_forms(self.kernel.shape[0], self.units))
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -211,9 +233,10 @@ class GRU(RecurrentLayer):
     """Gated recurrent unit (Cho et al. 2014) over a sequence.
 
     The equations and weights are those of `GRUCell`. A drop-in for `keras.layers.GRU`, but for the
-    default of `reset_after`, and where a mask is given: a masked step leaves the state and the
-    output as they were, from the initial state on. On a GPU and with `reset_after=True` it runs
-    Keras' cuDNN kernel where that computes the same.
+    default of `reset_after`, which `GRU.from_config(keras_gru.get_config())` takes from Keras, and
+    where a mask is given: a masked step leaves the state and the output as they were, from the
+    initial state on. On a GPU and with `reset_after=True` it runs Keras' cuDNN kernel where that
+    computes the same.
 
     Args:
         units: positive integer, the size of the state.
@@ -252,8 +275,8 @@ class GRU(RecurrentLayer):
         sequences: (batch, time, features).
         initial_state: list of one state (batch, units), or that state; zeros if `None`.
         mask: (batch, time) boolean, True for the steps to take.
-        training: whether to apply dropout, and to save what the gradient needs where XLA compiles
-            the loop; a gradient of a call without `training` is the same, but slower.
+        training: whether to apply dropout. What the gradient needs is saved with it, and where a
+            gradient tape is active.
 
     Returns:
         The output (batch, units), or (batch, time, units) with `return_sequences`; with

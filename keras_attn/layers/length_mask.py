@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn.ops.masks import length_mask
 
 
+@keras.saving.register_keras_serializable(package="keras_attn")
 class LengthMask(keras.layers.Layer):
     """Boolean mask of the first `lengths[b]` positions of a padded sequence.
 
@@ -18,13 +19,34 @@ class LengthMask(keras.layers.Layer):
     Returns:
         (B, T) boolean, True at real positions.
 
+    Raises:
+        ValueError: a sequence without positions; lengths that are not one integer an example.
+
     Example:
-        >>> LengthMask()(keras.ops.zeros((2, 3)), keras.ops.array([1, 3]))
-        array([[ True, False, False], [ True,  True,  True]])
+
+    >>> import numpy as np
+    >>> from keras_attn.layers import LengthMask
+    >>> LengthMask()(np.zeros((2, 3)), np.array([1, 3])).numpy().tolist()
+    [[True, False, False], [True, True, True]]
     """
 
     def call(self, sequence, lengths):
+        lengths = ops.convert_to_tensor(lengths)
+        _require_lengths(sequence.shape, lengths.shape, lengths.dtype)
         return length_mask(lengths, ops.shape(sequence)[1])
 
     def compute_output_spec(self, sequence, lengths):
+        _require_lengths(sequence.shape, lengths.shape, lengths.dtype)
         return keras.KerasTensor(sequence.shape[:2], dtype="bool")
+
+
+def _require_lengths(sequence_shape, lengths_shape, dtype):
+    sizes = (*sequence_shape[:1], *lengths_shape[:1])
+    one_batch = len(sizes) == 2 and (None in sizes or sizes[0] == sizes[1])
+    integers = "int" in keras.backend.standardize_dtype(dtype)
+    if len(sequence_shape) < 2 or len(lengths_shape) != 1 or not one_batch or not integers:
+        raise ValueError(
+            "A length mask is made of a sequence (batch, time, ...) and one integer an example, "
+            f"(batch,). Received: sequence.shape={tuple(sequence_shape)}, "
+            f"lengths.shape={tuple(lengths_shape)}, lengths.dtype={dtype}"
+        )

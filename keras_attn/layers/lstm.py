@@ -64,8 +64,8 @@ class LSTM(RecurrentLayer):
         initial_state: list of h and c, (batch, units); zeros if `None`. In the variant FGR
             [i, f, o], (batch, 3 * units), may follow.
         mask: (batch, time) boolean, True for the steps to take.
-        training: whether to apply dropout, and to save what the gradient needs where XLA compiles
-            the loop; a gradient of a call without `training` is the same, but slower.
+        training: whether to apply dropout. What the gradient needs is saved with it, and where a
+            gradient tape is active.
 
     Returns:
         The output (batch, units), or (batch, time, units) with `return_sequences`; with
@@ -191,7 +191,9 @@ class PeepholeLSTM(LSTM):
     """The LSTM with peepholes over a sequence (Gers and Schmidhuber 2000).
 
     `LSTM`, whose arguments it takes, with `peepholes="diagonal"` by default and no layer without
-    peepholes.
+    peepholes. A trained `LSTM`, Keras' or ours, goes on as a `PeepholeLSTM` whose peepholes start
+    at 0: `layer.set_weights([*lstm.get_weights(), np.zeros((3, units))])`, where a full peephole
+    kernel has the shape (units, 3 * units).
 
     Args:
         units: positive integer, the size of h and c.

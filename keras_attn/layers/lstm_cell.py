@@ -5,8 +5,15 @@ import functools
 import keras
 from keras import ops
 
+from keras_attn.layers.recurrent_checks import in_precision_of
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_initializer import at_least_float32
+from keras_attn.layers.recurrent_weights import (
+    lstm_forms,
+    require_own_form,
+    shapes_of,
+    stored_shapes,
+)
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
 from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step
@@ -273,8 +280,22 @@ class LSTMCell(keras.layers.LSTMCell):
         }
 
     def call(self, inputs, states, training=False):
+        inputs, states = in_precision_of(self, inputs, states)
         step = self.step_function(states, training)
-        return step(self.project(inputs, training), list(states))
+        return step(self.project(inputs, training), states)
+
+    def set_weights(self, weights):
+        if self.built:
+            self.require_own_form(shapes_of(weights))
+        super().set_weights(weights)
+
+    def load_own_variables(self, store):
+        self.require_own_form(stored_shapes(store))
+        super().load_own_variables(store)
+
+    def require_own_form(self, shapes):
+        """Raise `ValueError` if these are the shapes of weights of another form, which it names."""
+        require_own_form(self, shapes, lstm_forms(self.kernel.shape[0], self.units))
 
     def get_config(self):
         return {
@@ -293,7 +314,8 @@ class PeepholeLSTMCell(LSTMCell):
     """One step of the LSTM with peepholes (Gers and Schmidhuber 2000).
 
     `LSTMCell`, whose arguments it takes, with `peepholes="diagonal"` by default and no cell
-    without peepholes.
+    without peepholes. It computes what an `LSTMCell` does with that cell's weights and peepholes of
+    0: `cell.set_weights([*lstm_cell.get_weights(), np.zeros((3, units))])`.
 
     Args:
         units: positive integer, the size of h and c.

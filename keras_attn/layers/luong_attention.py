@@ -3,6 +3,7 @@
 import keras
 from keras import constraints, initializers, ops, regularizers
 
+from keras_attn._upstream import own_precision
 from keras_attn.layers import single_head
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import project
@@ -130,7 +131,10 @@ class LuongAttention(keras.layers.Layer):
             Keys (B, S, Dq).
         """
         memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
-        return memory if self.key_kernel is None else project(memory, self.key_kernel)
+        if self.key_kernel is None:
+            return memory
+        with own_precision(self):
+            return project(memory, self.key_kernel)
 
     def attend(self, query, keys, values, mask=None):
         """Attend with projected keys, for one query an example or for several.
@@ -144,7 +148,8 @@ class LuongAttention(keras.layers.Layer):
         Returns:
             Contexts and weights: (B, Dv) and (B, S), or (B, T, Dv) and (B, T, S).
         """
-        return single_head.attend_step_or_sequence(self._attend, query, keys, values, mask)
+        with own_precision(self):
+            return single_head.attend_step_or_sequence(self._attend, query, keys, values, mask)
 
     def _attend(self, query, keys, values, mask=None, causal=False):
         context, weights = dot_product_attention(

@@ -3,7 +3,10 @@
 import keras
 from keras import ops
 
+from keras_attn.layers.setting_checks import require_size
 
+
+@keras.saving.register_keras_serializable(package="keras_attn")
 class Maxout(keras.layers.Layer):
     """Maximum over groups of neighbouring features.
 
@@ -19,11 +22,14 @@ class Maxout(keras.layers.Layer):
         (..., d / pieces)
 
     Raises:
-        ValueError: if the last dimension is not a multiple of `pieces`.
+        ValueError: if `pieces` is no positive integer, or the last dimension not a multiple of it.
 
     Example:
-        >>> Maxout(2)(keras.ops.array([[1.0, 3.0, 5.0, 4.0]]))
-        array([[3., 5.]])
+
+    >>> import numpy as np
+    >>> from keras_attn.layers import Maxout
+    >>> Maxout(2)(np.array([[1.0, 3.0, 5.0, 4.0]])).numpy().tolist()
+    [[3.0, 5.0]]
 
     Reference:
         Goodfellow et al. 2013, "Maxout Networks"; in RNNsearch, the readout (A.2.2).
@@ -31,24 +37,28 @@ class Maxout(keras.layers.Layer):
 
     def __init__(self, pieces: int = 2, **kwargs):
         super().__init__(**kwargs)
-        if pieces < 1:
-            raise ValueError(f"Maxout needs at least one piece. Received: pieces={pieces}")
-        self.pieces = pieces
+        self.pieces = require_size("pieces", pieces)
         self.supports_masking = True
 
     def build(self, input_shape):
-        if input_shape[-1] is None or input_shape[-1] % self.pieces:
+        self._require_groups(input_shape)
+
+    def _require_groups(self, input_shape):
+        if len(input_shape) < 2 or input_shape[-1] is None or input_shape[-1] % self.pieces:
             raise ValueError(
-                f"The last dimension must be a multiple of the {self.pieces} pieces. "
+                f"The last dimension must be a multiple of the {self.pieces} pieces, after one of "
+                "the batch at least. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
 
     def call(self, inputs):
+        inputs = ops.cast(inputs, self.compute_dtype)
         grouped = ops.reshape(inputs, (*ops.shape(inputs)[:-1], -1, self.pieces))
         # Keras refuses the maximum of an empty batch unless it is told where to begin.
         return ops.max(grouped, axis=-1, initial=float("-inf"))
 
     def compute_output_shape(self, input_shape):
+        self._require_groups(input_shape)
         return (*input_shape[:-1], input_shape[-1] // self.pieces)
 
     def get_config(self):

@@ -1,4 +1,24 @@
-"""What the recurrent layers refuse of sequences and states, each in one sentence."""
+"""What the recurrent layers ask of cells, sequences and states."""
+
+import keras
+import tensorflow as tf
+
+TANH = (keras.activations.tanh, keras.ops.tanh, tf.tanh)
+SIGMOID = (keras.activations.sigmoid, keras.ops.sigmoid, tf.sigmoid)
+
+
+def has_default_activations(cell) -> bool:
+    """Whether a cell has the tanh and the sigmoid of the papers, under whatever name."""
+    return cell.activation in TANH and cell.recurrent_activation in SIGMOID
+
+
+def in_precision_of(cell, inputs, states) -> tuple:
+    """The inputs and the list of states of a cell's step as numbers of its compute dtype.
+
+    Keras casts what is floating when it calls a cell, but neither integers nor booleans.
+    """
+    inputs, *states = (keras.ops.cast(x, cell.compute_dtype) for x in (inputs, *states))
+    return inputs, states
 
 
 def require_sequences(shape):

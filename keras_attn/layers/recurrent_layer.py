@@ -1,13 +1,20 @@
 """What the recurrent layers have in common: a Keras RNN with the loop of `ops.scan`."""
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_attn.layers.recurrent_checks import require_sequences, require_states
+from keras_attn._upstream import a_tape_may_record, own_precision
+from keras_attn.layers.recurrent_checks import (
+    has_default_activations,
+    require_sequences,
+    require_states,
+)
 from keras_attn.layers.recurrent_dropout import drop_inputs
+from keras_attn.layers.recurrent_weights import shapes_of
 from keras_attn.layers.setting_checks import require_choice
+from keras_attn.ops import masks
 from keras_attn.ops.compilation import require_jit_compile
-from keras_attn.ops.masks import require_boolean
 from keras_attn.ops.scan import scan
 
 
@@ -26,7 +33,8 @@ class RecurrentLayer(keras.layers.RNN):
       its output being the first state,
     - `scan(inputs, states, mask, reverse, jit_compile, saves)`: all steps at once with the
       gradient written by hand, (B, T, features) to outputs (B, T, units) and the last states,
-    - `required_states`: how many states an `initial_state` must hold at least; the rest is zero.
+    - `required_states`: how many states an `initial_state` must hold at least; the rest is zero,
+    - `require_own_form(shapes)`, which refuses the weights of another form by its name.
 
     A subclass has `cudnn_is_usable(mask)`, whether there is a GPU and cuDNN computes exactly what
     the layer computes, and `cudnn_loop(sequences, initial_state)`, which does `inner_loop` there.
@@ -35,6 +43,9 @@ class RecurrentLayer(keras.layers.RNN):
     ones as long as no step was taken: the last output always is the last hidden state.
     `zero_output_for_mask` sets the masked steps of a returned sequence to 0, and nothing else.
     `go_backwards` reverses the mask that goes on with the sequence. Keras differs in all three.
+
+    A mask that the sequences carry is used also beside an `initial_state`, where Keras loses it.
+    Sequences of integers or booleans are numbers of the cell's compute dtype.
     """
 
     units = of_cell("units")
@@ -75,28 +86,42 @@ class RecurrentLayer(keras.layers.RNN):
             self._require_states(_as_list(initial_state_shape, is_item=_is_shape), sequences_shape)
         return super().compute_output_shape(sequences_shape)
 
+    def compute_output_spec(self, sequences, initial_state=None, mask=None, training=False):
+        if mask is not None:
+            masks.require_step_mask_shape(np.shape(mask), *sequences.shape[:2])
+        return super().compute_output_spec(sequences, initial_state=initial_state)
+
     def compute_mask(self, sequences, mask):
         """The mask of the outputs: that of the sequence, in the order of the outputs."""
-        mask = keras.tree.flatten(mask)[0]
         if mask is None or not self.return_sequences:
             mask = None
-        elif self.go_backwards:
+        elif isinstance(mask, list | tuple):
+            mask = masks.require_boolean(mask)
+        if mask is not None and self.go_backwards:
             mask = ops.flip(mask, axis=1)
         return [mask, *(None for _ in self.state_size)] if self.return_state else mask
 
     def call(self, sequences, initial_state=None, mask=None, training=False):
         require_sequences(sequences.shape)
+        mask = masks.carried(sequences, mask)
+        if mask is not None:
+            mask = masks.require_step_mask(mask, *ops.shape(sequences)[:2])
         states = self._starting_states(sequences, initial_state)
+        sequences = ops.cast(sequences, self.cell.compute_dtype)
         try:
-            last_output, outputs, states = self.inner_loop(sequences, states, mask, training)
+            with own_precision(self.cell):
+                last_output, outputs, states = self.inner_loop(sequences, states, mask, training)
         finally:
             self.cell.reset_dropout_mask()
             self.cell.reset_recurrent_dropout_mask()
         if self.stateful:
             for variable, state in zip(self.states, states, strict=True):
                 variable.assign(ops.cast(state, variable.dtype))
-        output = outputs if self.return_sequences else last_output
-        return (output, *states) if self.return_state else output
+        returned = [outputs if self.return_sequences else last_output]
+        if self.return_state:
+            returned += states
+        returned = [ops.cast(each, self.compute_dtype) for each in returned]
+        return tuple(returned) if self.return_state else returned[0]
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Run the cell over the sequence: `(last_output, outputs, states)`, as in Keras."""
@@ -126,8 +151,7 @@ class RecurrentLayer(keras.layers.RNN):
         cell = self.cell
         one_mask_a_block = cell.dropout and hasattr(cell, "dropout_mask_count")
         return (
-            cell.activation is keras.activations.tanh
-            and cell.recurrent_activation is keras.activations.sigmoid
+            has_default_activations(cell)
             and not self.unroll
             and not (training and (cell.recurrent_dropout or one_mask_a_block))
         )
@@ -141,7 +165,7 @@ class RecurrentLayer(keras.layers.RNN):
             mask,
             self.go_backwards,
             jit_compile=self.jit_compile,
-            saves=bool(training),
+            saves=bool(training) or a_tape_may_record(),
         )
 
     def _scan(self, sequences, initial_state, mask, training):
@@ -166,9 +190,14 @@ class RecurrentLayer(keras.layers.RNN):
     def _finish(self, outputs, mask):
         """Zero the masked steps if asked to, and put the steps in the order they were taken."""
         if mask is not None and self.zero_output_for_mask:
-            mask = ops.expand_dims(require_boolean(mask), -1)
+            mask = ops.expand_dims(mask, -1)
             outputs = ops.where(mask, outputs, ops.zeros_like(outputs))
         return ops.flip(outputs, axis=1) if self.go_backwards else outputs
+
+    def set_weights(self, weights):
+        if self.built:
+            self.cell.require_own_form(shapes_of(weights))
+        super().set_weights(weights)
 
     def _require_batch_of_states(self, batch_size):
         expected = self.states[0].shape[0]

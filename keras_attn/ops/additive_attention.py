@@ -3,11 +3,13 @@
 from keras import ops
 
 from keras_attn.ops import masks
+from keras_attn.ops.products import times
 
 
 def project(inputs, kernel):
     """Multiply features by a kernel in the dtype of the features: (..., D) -> (..., units)."""
-    return ops.matmul(inputs, ops.cast(kernel, inputs.dtype))
+    # Not Keras' product, which XLA cannot differentiate within a loop where the batch is unknown.
+    return times(inputs, ops.cast(kernel, inputs.dtype))
 
 
 def additive_scores(query, keys, score_vector, bias=None, score_scale=None):

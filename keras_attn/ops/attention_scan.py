@@ -104,7 +104,7 @@ def attention_scan(
         memory = masks.clear_hidden(memory, memory_mask)
         keys = masks.clear_hidden(keys, memory_mask)
     if mask is not None:
-        mask = masks.of_steps(mask)
+        mask = masks.of_steps(mask, inputs)
 
     time_major = tf.transpose(inputs, [1, 0, 2])  # (T, B, d)
     projected = times(time_major, kernel[:features])  # (T, B, 3 * units)

@@ -75,7 +75,7 @@ def gru_scan(
         direct_kernel=direct_kernel,
         candidate_kernel=candidate_kernel,
         recurrent_bias=recurrent_bias,
-        mask=None if mask is None else masks.of_steps(mask),
+        mask=None if mask is None else masks.of_steps(mask, inputs),
     )
     jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
     run = with_gradient(_forward, _backward, (form, reverse), jit_compile, saves)

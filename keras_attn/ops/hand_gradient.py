@@ -5,6 +5,13 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_attn._upstream import is_being_saved
+
+_NO_HIGHER_ORDERS = (
+    "A reloaded SavedModel has first derivatives only. For a derivative of its gradients, load the "
+    "`.keras` file with keras.models.load_model."
+)
+
 
 def with_gradient(
     forward: Callable,
@@ -16,7 +23,7 @@ def with_gradient(
     """A function that computes `forward` and is differentiated by `backward`.
 
     Derivatives of the gradient and derivatives forwards are exact too: they are autodiff's of
-    `forward`, at its speed.
+    `forward`, at its speed. A SavedModel keeps the gradient alone, and refuses what goes beyond it.
 
     Neither may read a tensor by closure, and neither a variable: all that they read is given, for
     TensorFlow may differentiate a gradient in a graph that sees nothing else.
@@ -96,7 +103,22 @@ def _of_tensors(forward, backward, differentiable_forward):
         # and would differentiate them.
         kept = tf.nest.map_structure(tf.stop_gradient, (outputs, saved))
 
+        def last_gradient(*output_gradients):
+            """The gradient in a SavedModel, whose own derivative is refused in words.
+
+            TensorFlow saves the gradients of a model, but none of these gradients' own.
+            """
+            stopped = [tf.stop_gradient(x) for x in (*tensors, *output_gradients)]
+            gradients = backward(stopped[: len(tensors)], *kept, stopped[len(tensors) :])
+            gradients = [
+                tf.raw_ops.PreventGradient(input=g, message=_NO_HIGHER_ORDERS) for g in gradients
+            ]
+            return _with_none(gradients, tensors)
+
         def gradient(*output_gradients):
+            if is_being_saved():
+                return last_gradient(*output_gradients)
+
             @tf.custom_gradient
             def first_order(*arguments):
                 tensors, output_gradients = arguments[: -len(outputs)], arguments[-len(outputs) :]

@@ -84,7 +84,7 @@ def lstm_scan(
             late_peepholes=late,
             gate_recurrent_kernel=gate_recurrent_kernel,
         ),
-        mask=None if mask is None else masks.of_steps(mask),
+        mask=None if mask is None else masks.of_steps(mask, inputs),
     )
     jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
     run = with_gradient(_forward, _backward, (form, reverse), jit_compile, saves)

@@ -9,12 +9,14 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_attn.ops.shapes import sizes
+
 _LOWEST = -1.7e38
 
 
 def require_boolean(mask, name: str = "mask"):
-    """Return `mask` as a tensor, or raise `ValueError` if it is not boolean."""
-    mask = ops.convert_to_tensor(mask)
+    """Return `mask`, a tensor, an array or nested lists, as a tensor, or raise `ValueError`."""
+    mask = _as_tensor(mask, name)
     if keras.backend.standardize_dtype(mask.dtype) != "bool":
         raise ValueError(
             "A mask must be boolean, True where a query may attend: a float mask is refused, for "
@@ -22,6 +24,25 @@ def require_boolean(mask, name: str = "mask"):
             f"Received: {name}.dtype={mask.dtype}"
         )
     return mask
+
+
+def _as_tensor(mask, name: str):
+    try:
+        return ops.convert_to_tensor(mask)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "A mask must be a tensor, or lists of True and False of equal lengths. "
+            f"Received: {name}={mask!r}"
+        ) from error
+
+
+def carried(tensor, mask=None):
+    """The mask given, or else the Keras mask that the tensor carries.
+
+    Keras fills the argument `mask` only where a layer is called with a single tensor: beside an
+    initial state or a memory it would be lost without a word.
+    """
+    return getattr(tensor, "_keras_mask", None) if mask is None else mask
 
 
 def require_window(window):
@@ -278,20 +299,47 @@ def clear_padding(inputs, mask, name: str = "mask"):
     return clear_hidden(inputs, padding(mask, ops.shape(inputs)[:2], name))
 
 
-def require_step_mask(mask):
-    """Return a mask of the steps of sequences as a tensor, or raise `ValueError`."""
-    mask = require_boolean(mask)
-    if len(mask.shape) != 2:
-        raise ValueError(
-            "The mask of a scan has one entry for each sequence and step, (B, T). "
-            f"Received: mask.shape={tuple(mask.shape)}"
-        )
-    return mask
+def require_step_mask(mask, batch, length, name: str = "mask"):
+    """Return a mask of the steps of sequences as a tensor (B, T), or raise `ValueError`.
+
+    Args:
+        mask: boolean (B|1, T).
+        batch: B, a scalar tensor where a graph does not know it.
+        length: T, likewise. A graph that does not know a size stops with the same sentence when it
+            runs; compiled by XLA it cannot.
+        name: what the caller calls the mask, for the error.
+    """
+    mask = require_boolean(mask, name)
+    sentence = require_step_mask_shape(mask.shape, batch, length, name)
+    if tuple(mask.shape) == (batch, length):
+        return mask
+    fits = ((tf.shape(mask)[0] == batch) | (tf.shape(mask)[0] == 1)) & (tf.shape(mask)[1] == length)
+    check = tf.debugging.Assert(fits, [sentence, f"Received: {name}.shape=", tf.shape(mask)])
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.broadcast_to(mask, [batch, length])
 
 
-def of_steps(mask):
-    """A mask of steps (B, T) beside time-major states: (T, B, 1)."""
-    return ops.transpose(require_step_mask(mask))[..., None]
+def require_step_mask_shape(shape, batch, length, name: str = "mask") -> str:
+    """Raise `ValueError` unless a mask of this shape fits sequences (B, T, ...), as far as known.
+
+    Returns:
+        What the mask should have been, a sentence.
+    """
+    shape = tuple(shape)
+    known = tuple(size if isinstance(size, int) else None for size in (batch, length))
+    sentence = (
+        "The mask of sequences has one entry for each sequence and step, (batch, time), here "
+        f"{known}."
+    )
+    one_length = len(shape) == 2 and (None in (shape[1], known[1]) or shape[1] == known[1])
+    if not one_length or not _fits(shape, known):
+        raise ValueError(f"{sentence} Received: {name}.shape={shape}")
+    return sentence
+
+
+def of_steps(mask, inputs):
+    """A mask (B|1, T) of the steps of inputs (B, T, ...) beside time-major states: (T, B, 1)."""
+    return ops.transpose(require_step_mask(mask, *sizes(inputs)[:2]))[..., None]
 
 
 def masked_softmax(scores, mask=None):

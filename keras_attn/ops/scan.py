@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_attn.ops.masks import require_step_mask
+from keras_attn.ops.shapes import sizes
 
 Nest = Any  # a tensor, or lists, tuples and dicts of tensors
 Step = Callable[[Nest, Nest], tuple[Nest, Nest]]
@@ -63,11 +64,12 @@ def scan(
     states = tf.nest.map_structure(tf.convert_to_tensor, initial_states)
     if not tf.nest.flatten(inputs):
         raise ValueError(f"A scan needs at least one input tensor. Received: inputs={inputs}")
-    if mask is not None:
-        mask = require_step_mask(mask)
     if not time_major:
         inputs = tf.nest.map_structure(_swap_batch_and_time, inputs)  # (T, B, ...)
-        mask = None if mask is None else tf.transpose(mask)  # (T, B)
+    if mask is not None:
+        length, batch = sizes(tf.nest.flatten(inputs)[0])[:2]
+        mask = tf.transpose(mask) if time_major else mask
+        mask = tf.transpose(require_step_mask(mask, batch, length))  # (T, B)
 
     step = _returning_same_states(step)
     if mask is None:

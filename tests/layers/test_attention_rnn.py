@@ -79,10 +79,10 @@ def test_what_padding_of_the_memory_holds_changes_nothing(inputs, memory):
 def test_a_masked_step_holds_state_and_output(inputs, memory):
     rnn = _rnn(return_alignments=True, return_state=True)
     mask = np.array([[1, 1, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]], bool)
-    outputs, _, (state,) = rnn(inputs, memory, mask=mask)
+    outputs, _, state = rnn(inputs, memory, mask=mask)
     for row in range(BATCH):
         real = np.asarray(inputs)[row : row + 1, mask[row]]
-        expected, _, (expected_state,) = rnn(real, memory[row : row + 1])
+        expected, _, expected_state = rnn(real, memory[row : row + 1])
         np.testing.assert_allclose(np.asarray(outputs)[row, mask[row]], expected[0], atol=1e-6)
         np.testing.assert_allclose(state[row], expected_state[0], atol=1e-6)
     np.testing.assert_array_equal(outputs[0, 2], outputs[0, 1])
@@ -137,7 +137,7 @@ def test_sizes_of_zero_and_one_keep_their_shapes(batch, steps, source, masked):
     def run(inputs, memory, mask):
         return rnn(inputs, memory, mask=mask if masked else None)
 
-    outputs, alignments, (state,) = run(
+    outputs, alignments, state = run(
         tf.zeros([batch, steps, INPUT]),
         tf.zeros([batch, source, MEMORY]),
         tf.ones([batch, steps], tf.bool),
@@ -186,22 +186,8 @@ def test_automatic_keras_masks_reach_the_loop_and_the_memory():
     np.testing.assert_allclose(tf.reduce_sum(found[0, :2], -1), 1, atol=1e-6)
 
 
-def test_a_functional_model_of_it_survives_saving(inputs, memory, tmp_path):
-    symbolic = [keras.Input((None, INPUT)), keras.Input((None, MEMORY))]
-    model = keras.Model(symbolic, _rnn(return_alignments=True)(*symbolic))
-    model.save(tmp_path / "model.keras")
-    reloaded = keras.models.load_model(
-        tmp_path / "model.keras",
-        custom_objects={
-            layer.__name__: layer for layer in (AttentionRNN, AdditiveAttention, GRUCell)
-        },
-    )
-    for got, expected in zip(reloaded([inputs, memory]), model([inputs, memory]), strict=True):
-        np.testing.assert_array_equal(got, expected)
-
-
 def test_symbolic_shapes_are_those_of_the_tensors():
-    outputs, alignments, (state,) = _rnn(return_alignments=True, return_state=True)(
+    outputs, alignments, state = _rnn(return_alignments=True, return_state=True)(
         keras.Input((None, INPUT)), keras.Input((SOURCE, MEMORY))
     )
     assert outputs.shape == (None, None, UNITS + MEMORY)
