@@ -21,9 +21,6 @@ def import_tensorflow() -> None:
         import tensorflow_text  # noqa: F401
 
         tf.config.list_physical_devices()  # the search for a GPU logs too
-        from absl import logging  # TensorFlow's own logger, whose verbosity the import sets
-    # Loading a model warns that gradients of gradients were not saved; nobody asks for them.
-    logging.set_verbosity(logging.ERROR)
 
 
 @contextmanager

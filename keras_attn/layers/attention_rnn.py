@@ -5,6 +5,7 @@ import copy
 import keras
 from keras import ops
 
+from keras_attn._upstream import a_tape_may_record
 from keras_attn.layers import cell_protocol
 from keras_attn.layers.additive_attention import AdditiveAttention
 from keras_attn.layers.gru import GRUCell
@@ -269,6 +270,7 @@ class AttentionRNN(keras.layers.Layer):
             reset_after=cell.reset_after,
             mask=mask,
             memory_mask=memory_mask,
+            saves=bool(training) or a_tape_may_record(),
         )
         return outputs, alignments, [state]
 

@@ -16,8 +16,19 @@ def in_precision_of(cell, inputs, states) -> tuple:
     """The inputs and the list of states of a cell's step as numbers of its compute dtype.
 
     Keras casts what is floating when it calls a cell, but neither integers nor booleans.
+
+    Raises:
+        ValueError: if they do not have the shapes (batch, features) and (batch, size).
     """
     inputs, *states = (keras.ops.cast(x, cell.compute_dtype) for x in (inputs, *states))
+    if len(inputs.shape) != 2:
+        raise ValueError(
+            "A cell takes one step of a batch, (batch, features); a layer takes sequences. "
+            f"Received: inputs.shape={tuple(inputs.shape)}"
+        )
+    sizes = keras.tree.flatten(cell.state_size)
+    shapes = [state.shape for state in states]
+    require_states(shapes, sizes, inputs.shape[0], len(sizes), name="states")
     return inputs, states
 
 
@@ -35,7 +46,7 @@ def require_sequences(shape):
         )
 
 
-def require_states(shapes, sizes, batch_size, required: int):
+def require_states(shapes, sizes, batch_size, required: int, name: str = "initial_state"):
     """Raise `ValueError` unless the shapes are those of the states of a cell.
 
     Args:
@@ -43,18 +54,19 @@ def require_states(shapes, sizes, batch_size, required: int):
         sizes: list of the sizes of all states of the cell.
         batch_size: of the sequences, None if unknown.
         required: how many states must be given at least.
+        name: what the caller calls them, for the error.
     """
     shapes = [tuple(shape) for shape in shapes]
     if not required <= len(shapes) <= len(sizes):
         raise ValueError(
-            f"`initial_state` must hold {len(sizes)} states of sizes {list(sizes)}. "
-            f"Received: initial_state of {len(shapes)} tensors of shapes {shapes}"
+            f"`{name}` must hold {len(sizes)} states of sizes {list(sizes)}. "
+            f"Received: {name} of {len(shapes)} tensors of shapes {shapes}"
         )
     for shape, size in zip(shapes, sizes, strict=False):
         size_fits = len(shape) == 2 and shape[1] in (None, size)
         if not size_fits or (shape[0] != batch_size and None not in (shape[0], batch_size)):
             wanted = [(batch_size, size) for size in sizes[: len(shapes)]]
             raise ValueError(
-                f"The states of `initial_state` must have the shapes {wanted}. "
-                f"Received: initial_state of shapes {shapes}"
+                f"The states of `{name}` must have the shapes {wanted}. "
+                f"Received: {name} of shapes {shapes}"
             )

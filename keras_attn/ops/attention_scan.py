@@ -32,6 +32,7 @@ def attention_scan(
     reset_after: bool = False,
     mask=None,
     memory_mask=None,
+    saves: bool = True,
 ):
     """Run a GRU that attends to a memory over a sequence.
 
@@ -64,6 +65,8 @@ def attention_scan(
             output of a step before the first is 0); its weights are 0.
         memory_mask: boolean (B, S), True = attend. An example without any gets weights and a
             context of exactly 0.
+        saves: whether the loop saves gates and queries for its gradient. Without, a gradient that
+            is asked for all the same computes them once more.
 
     Returns:
         `(outputs, alignments, state)`: outputs `[s'; c]`, (B, T, units + m), alignments a,
@@ -132,7 +135,8 @@ def attention_scan(
         memory_mask=memory_mask,
     )
     # XLA takes 5 % off this and seconds to compile each shape: not worth it.
-    run = with_gradient(_forward, _backward, (form, scoring))
+    saving_nothing = None if saves else _outputs
+    run = with_gradient(_forward, _backward, (form, scoring), saving_nothing=saving_nothing)
     states, contexts, alignments, last = run(given)
     if mask is not None:
         started = tf.cumsum(tf.cast(mask, tf.int32), axis=0) > 0
@@ -189,6 +193,18 @@ class _Turned(NamedTuple):
 
 def _forward(form, scoring, given):
     """States, contexts and alignments of all steps and the last state; gates and queries."""
+    (*outputs, gates, queries), last = _loop(form, scoring, given, lambda collected: collected)
+    return (*outputs, last), (gates, queries)
+
+
+def _outputs(form, scoring, given):
+    """States, contexts and alignments of all steps and the last state."""
+    outputs, last = _loop(form, scoring, given, lambda collected: collected[:3])
+    return (*outputs, last)
+
+
+def _loop(form, scoring, given, kept):
+    """What is kept of (states, contexts, alignments, gates, queries), and the last state."""
     features_first = tf.transpose(given.memory, [0, 2, 1])  # (B, m, S)
 
     def step(x, hidden):
@@ -206,13 +222,13 @@ def _forward(form, scoring, given):
 
     def free_step(x, hidden):
         outputs = step(x, hidden)
-        return outputs, outputs[0]
+        return kept(outputs), outputs[0]
 
     def masked_step(moment, held):
         (x, mask), (hidden, context) = moment, held
         new_hidden, new_context, *others = step(x, hidden)
         held = tf.where(mask, new_hidden, hidden), tf.where(mask, new_context, context)
-        return (*held, *others), held
+        return kept((*held, *others)), held
 
     if given.mask is None:
         outputs, last = scan(free_step, given.projected, given.initial_state, time_major=True)
@@ -221,8 +237,7 @@ def _forward(form, scoring, given):
         moments = given.projected, given.mask
         outputs, (last, _) = scan(masked_step, moments, start, time_major=True)
     states, contexts, alignments, *saved = outputs
-    alignments = _over_positions(alignments, given)
-    return (states, contexts, alignments, last), tuple(saved)
+    return (states, contexts, _over_positions(alignments, given), *saved), last
 
 
 def _backward(form, scoring, given, outputs, saved, output_gradients):

@@ -44,8 +44,8 @@ def gru_scan(
         reverse: go from the last moment to the first; each output stays beside its input.
         jit_compile: whether XLA compiles it, once for each new shape, where it may be used:
             `"auto"`, where that pays (see `ops.compilation.compiles`), `True` or `False`.
-        saves: whether the compiled loop saves the gates for its gradient. Without, it is faster,
-            and a gradient that is asked for all the same computes them once more.
+        saves: whether the loop saves the gates for its gradient. Without, it is faster, and a
+            gradient that is asked for all the same computes them once more.
 
     Returns:
         `(outputs, state)`: (B, T, units) and the last state, (B, units).
@@ -78,7 +78,8 @@ def gru_scan(
         mask=None if mask is None else masks.of_steps(mask, inputs),
     )
     jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
-    run = with_gradient(_forward, _backward, (form, reverse), jit_compile, saves)
+    saving_nothing = None if saves else _outputs
+    run = with_gradient(_forward, _backward, (form, reverse), jit_compile, saving_nothing)
     states, last = run(given)
     return tf.transpose(states, [1, 0, 2]), last
 
@@ -98,26 +99,40 @@ class _Given(NamedTuple):
 
 def _forward(form, reverse, given):
     """States of all steps and the last one; the gates."""
-
-    def chunk(moments, hidden):
-        inputs, mask = moments
-        projected = times(inputs, given.kernel)  # (K, B, 3 * units)
-        if given.bias is not None:
-            projected += given.bias
-        collected = []
-        for k in steps_of(inputs, reverse):
-            products = tf.matmul(hidden, given.direct_kernel)
-            if given.recurrent_bias is not None:
-                products += given.recurrent_bias
-            new, gates = form.step(projected[k], products, hidden, *given.candidate_kernel)
-            hidden = new if mask is None else tf.where(mask[k], new, hidden)
-            collected.append((hidden, gates))
-        return stacked(collected, reverse), hidden
-
     (states, gates), last = scan_chunks(
-        chunk, (given.inputs, given.mask), given.initial_state, reverse
+        lambda moments, hidden: _chunk(form, reverse, given, moments, hidden),
+        (given.inputs, given.mask),
+        given.initial_state,
+        reverse,
     )
     return (states, last), (gates,)
+
+
+def _outputs(form, reverse, given):
+    """States of all steps and the last one."""
+
+    def chunk(moments, hidden):
+        (states, _), hidden = _chunk(form, reverse, given, moments, hidden)
+        return states, hidden
+
+    return scan_chunks(chunk, (given.inputs, given.mask), given.initial_state, reverse)
+
+
+def _chunk(form, reverse, given, moments, hidden):
+    """Some steps: their states and gates, (K, B, ...) each, and the last state."""
+    inputs, mask = moments
+    projected = times(inputs, given.kernel)  # (K, B, 3 * units)
+    if given.bias is not None:
+        projected += given.bias
+    collected = []
+    for k in steps_of(inputs, reverse):
+        products = tf.matmul(hidden, given.direct_kernel)
+        if given.recurrent_bias is not None:
+            products += given.recurrent_bias
+        new, gates = form.step(projected[k], products, hidden, *given.candidate_kernel)
+        hidden = new if mask is None else tf.where(mask[k], new, hidden)
+        collected.append((hidden, gates))
+    return stacked(collected, reverse), hidden
 
 
 def _backward(form, reverse, given, outputs, saved, output_gradients):

@@ -18,7 +18,7 @@ def with_gradient(
     backward: Callable,
     setting: tuple = (),
     jit_compile: bool = False,
-    saves: bool = True,
+    saving_nothing: Callable | None = None,
 ) -> Callable:
     """A function that computes `forward` and is differentiated by `backward`.
 
@@ -36,9 +36,9 @@ def with_gradient(
         setting: what the two are told beside tensors; hashable, so that equal functions are
             compiled once.
         jit_compile: whether XLA compiles the two, once for each new shape of what is given.
-        saves: whether a compiled forward pass saves what `backward` needs. Without, it is faster,
-            and a gradient that is asked for all the same begins with `forward` once more. (From
-            a graph that is not compiled TensorFlow prunes what is saved and not read.)
+        saving_nothing: `saving_nothing(*setting, given) -> outputs`, the outputs of `forward` by a
+            loop that keeps nothing for `backward`, which is faster; for calls of which no gradient
+            is expected. One that is asked for all the same begins with `forward`.
 
     Returns:
         `function(given) -> outputs`, where `given` is a nest of tensors, with None for what is
@@ -46,14 +46,13 @@ def with_gradient(
     """
 
     plain_forward = functools.partial(forward, *setting)
-    if jit_compile:
-        run_forward, run_backward = _compiled(forward, setting), _compiled(backward, setting)
-    else:
-        run_forward, run_backward = plain_forward, functools.partial(backward, *setting)
-    if saves or not jit_compile:
+    bound = _compiled if jit_compile else functools.partial
+    run_forward, run_backward = bound(forward, *setting), bound(backward, *setting)
+    if saving_nothing is None:
         run_first, run_again = run_forward, None
     else:
-        run_first, run_again = _compiled(_saving_nothing, (forward, *setting)), run_forward
+        run_outputs, run_again = bound(saving_nothing, *setting), run_forward
+        run_first = lambda given: (run_outputs(given), ())  # noqa: E731
 
     def function(given):
         flat = tf.nest.flatten(given)
@@ -83,13 +82,8 @@ def with_gradient(
 
 
 @functools.cache
-def _compiled(function, setting):
+def _compiled(function, *setting):
     return tf.function(functools.partial(function, *setting), jit_compile=True, autograph=False)
-
-
-def _saving_nothing(forward, *arguments):
-    outputs, _ = forward(*arguments)
-    return outputs, ()
 
 
 def _of_tensors(forward, backward, differentiable_forward):

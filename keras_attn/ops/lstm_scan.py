@@ -47,8 +47,8 @@ def lstm_scan(
         reverse: go from the last moment to the first; each output stays beside its input.
         jit_compile: whether XLA compiles it, once for each new shape, where it may be used:
             `"auto"`, where that pays (see `ops.compilation.compiles`), `True` or `False`.
-        saves: whether the compiled loop saves the gates for its gradient. Without, it is faster,
-            and a gradient that is asked for all the same computes them once more.
+        saves: whether the loop saves the gates for its gradient. Without, it is faster, and a
+            gradient that is asked for all the same computes them once more.
 
     Returns:
         `(outputs, states)`: h of all moments, (B, T, units), and the list of the last states.
@@ -87,7 +87,8 @@ def lstm_scan(
         mask=None if mask is None else masks.of_steps(mask, inputs),
     )
     jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
-    run = with_gradient(_forward, _backward, (form, reverse), jit_compile, saves)
+    saving_nothing = None if saves else _outputs
+    run = with_gradient(_forward, _backward, (form, reverse), jit_compile, saving_nothing)
     hidden, *last = run(given)
     return tf.transpose(hidden, [1, 0, 2]), last
 
@@ -114,24 +115,39 @@ class _Given(NamedTuple):
 
 def _forward(form, reverse, given):
     """h of all steps and the last states; c, what the steps kept, and FGR's third state."""
-
-    def chunk(moments, states):
-        inputs, mask = moments
-        projected = times(inputs, given.kernel)  # (K, B, blocks * units)
-        if given.bias is not None:
-            projected += given.bias
-        collected = []
-        for k in steps_of(inputs, reverse):
-            states, kept = lstm_gradient.lstm_step(
-                form, given.weights, projected[k], states, None if mask is None else mask[k]
-            )
-            collected.append((*states, kept))
-        return stacked(collected, reverse), tuple(states)
-
     (hidden, *saved), last = scan_chunks(
-        chunk, (given.inputs, given.mask), given.initial_states, reverse
+        lambda moments, states: _chunk(form, reverse, given, moments, states),
+        (given.inputs, given.mask),
+        given.initial_states,
+        reverse,
     )
     return (hidden, *last), tuple(saved)
+
+
+def _outputs(form, reverse, given):
+    """h of all steps and the last states."""
+
+    def chunk(moments, states):
+        collected, states = _chunk(form, reverse, given, moments, states)
+        return collected[0], states
+
+    hidden, last = scan_chunks(chunk, (given.inputs, given.mask), given.initial_states, reverse)
+    return (hidden, *last)
+
+
+def _chunk(form, reverse, given, moments, states):
+    """Some steps: their states and what they kept, (K, B, ...) each, and the last states."""
+    inputs, mask = moments
+    projected = times(inputs, given.kernel)  # (K, B, blocks * units)
+    if given.bias is not None:
+        projected += given.bias
+    collected = []
+    for k in steps_of(inputs, reverse):
+        states, kept = lstm_gradient.lstm_step(
+            form, given.weights, projected[k], states, None if mask is None else mask[k]
+        )
+        collected.append((*states, kept))
+    return stacked(collected, reverse), tuple(states)
 
 
 def _backward(form, reverse, given, outputs, saved, output_gradients):

@@ -1,7 +1,6 @@
 import keras
 import numpy as np
 import pytest
-
 from layer_check import check_layer
 
 from keras_attn.layers import LengthMask, Maxout

@@ -366,6 +366,22 @@ def test_bad_arguments_are_one_clear_sentence(layer_class, name):
         call(layer_class)
 
 
+@pytest.mark.parametrize("cell_class", [LSTMCell, PeepholeLSTMCell, GRUCell])
+def test_a_bad_step_of_a_cell_is_refused_in_a_sentence(cell_class):
+    cell = cell_class(6)
+    count = len(keras.tree.flatten(cell.state_size))
+    state, step = np.zeros((3, 6), "float32"), INPUTS[:, 0]
+    bad_calls = {
+        r"inputs.shape=\(3, 5, 4\)": (INPUTS, [state] * count),
+        r"states of shapes \[\(3, 5\)": (step, [state[:, :5]] * count),
+        r"states of shapes \[\(2, 6\)": (step, [state[:2]] * count),
+        "states of 3 tensors": (step, [state] * 3),
+    }
+    for received, arguments in bad_calls.items():
+        with pytest.raises(ValueError, match=f"Received: {received}"):
+            cell(*arguments)
+
+
 def test_symbolic_initial_state_of_a_wrong_shape_is_refused():
     states = [keras.Input((6,)), keras.Input((5,))]
     with pytest.raises(ValueError, match="Received: initial_state"):

@@ -1,7 +1,9 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attn.layers import GRU
 from keras_attn.ops.hand_gradient import with_gradient
 
 CALLS = []
@@ -67,3 +69,25 @@ def test_derivatives_forwards_over_backwards_are_exact():
             value = _power(x, y, positive)
         by_x = tape.gradient(value, x)  # 6 x^2 y
     np.testing.assert_allclose(forwards.jvp(by_x), 12 * 3 * 5 + 10 * 6 * 9, rtol=1e-6)
+
+
+def test_a_reloaded_savedmodel_has_first_derivatives_and_refuses_second_ones(tmp_path):
+    inputs = keras.Input((12, 3))
+    model = keras.Model(inputs, GRU(2)(inputs))
+    model.export(tmp_path / "model", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "model")
+    reloaded = loaded.serve
+    x = tf.random.stateless_normal([2, 12, 3], [1, 2])
+
+    def gradient(function):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(function(x) ** 2)
+        return tape.gradient(loss, x)
+
+    np.testing.assert_allclose(gradient(reloaded), gradient(model), atol=1e-6)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        penalty = tf.reduce_sum(gradient(reloaded) ** 2)
+    with pytest.raises(LookupError, match="A reloaded SavedModel has first derivatives only"):
+        tape.gradient(penalty, x)
