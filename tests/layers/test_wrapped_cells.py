@@ -36,7 +36,7 @@ class MinimalCell(keras.layers.Layer):
 
     def call(self, inputs, states):
         state = keras.ops.tanh(keras.ops.matmul(inputs, self.kernel) + states[0])
-        return state, state
+        return state, [state]
 
 
 CELLS = {
@@ -50,13 +50,11 @@ CELLS = {
 all_cells = pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
 
 CONTRACTS = {
-    "GRU": lambda dtype: (GRUCell(4, dtype=dtype), AdditiveAttention(3, dtype=dtype)),
-    "wrapper-alone": lambda dtype: (GRUCell(4), LuongAttention("general")),
-    "stack": lambda dtype: (
-        [LSTMCell(4, dtype=dtype), GRUCell(3, reset_after=True, dtype=dtype)],
-        AdditiveAttention(3, dtype=dtype),
+    "by-hand": lambda dtype: (GRUCell(4, dtype=dtype), AdditiveAttention(3, dtype=dtype)),
+    "steps": lambda dtype: (
+        [LSTMCell(4, dtype=dtype), MinimalCell(dtype=dtype)],
+        LuongAttention("general", dtype=dtype),
     ),
-    "minimal": lambda dtype: (MinimalCell(dtype=dtype), LuongAttention("general", dtype=dtype)),
 }
 
 
@@ -118,16 +116,16 @@ def test_what_a_cell_drops_is_the_same_at_every_step(cell_class):
     assert not np.array_equal(one[0], other[0])
 
 
-@pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "xla"])
-@pytest.mark.parametrize("name", ["GRU", "Keras-LSTM", "stack"])
-def test_dropout_trains_in_fit_with_batches_of_any_size(name, jit_compile):
-    symbol = keras.Input((5, 4))
+@pytest.mark.parametrize(("name", "jit_compile"), [("GRU", False), ("stack", True)])
+def test_dropout_trains_in_fit(name, jit_compile):
+    symbol = keras.Input((3, 4))
     cell = CELLS[name](dropout=0.2, recurrent_dropout=0.2)
     model = keras.Model(symbol, _rnn(cell)(symbol, symbol))
     model.compile("adam", "mse", jit_compile=jit_compile)
     target = np.zeros((3, *model.output_shape[1:]), "float32")
-    losses = model.fit(INPUTS, target, batch_size=2, epochs=2, verbose=0).history["loss"]
-    assert np.isfinite(losses).all()
+    batch_size = 3 if jit_compile else 2  # XLA would compile a smaller last batch anew
+    history = model.fit(INPUTS[:, :3], target, batch_size=batch_size, epochs=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
 
 
 def test_in_a_compiled_function_each_call_drops_anew():
@@ -207,7 +205,7 @@ def test_a_cell_may_be_a_plain_object():
 
         def call(self, inputs, states):
             state = states[0] + tf.reduce_sum(inputs, axis=-1, keepdims=True)
-            return state, [state]
+            return state, state
 
     rnn = _rnn(Sum(), return_state=True)
     outputs, state = rnn(INPUTS, 0 * MEMORY)

@@ -88,6 +88,5 @@ def test_a_reloaded_savedmodel_has_first_derivatives_and_refuses_second_ones(tmp
     np.testing.assert_allclose(gradient(reloaded), gradient(model), atol=1e-6)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        penalty = tf.reduce_sum(gradient(reloaded) ** 2)
-    with pytest.raises(LookupError, match="A reloaded SavedModel has first derivatives only"):
-        tape.gradient(penalty, x)
+        with pytest.raises(LookupError, match="A reloaded SavedModel has first derivatives only"):
+            gradient(reloaded)
