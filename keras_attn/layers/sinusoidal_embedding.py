@@ -70,6 +70,10 @@ class SinusoidalEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
+    def compute_output_spec(self, *args, **kwargs):
+        # From `call`, so that a model is refused while it is built and not when it runs.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
     def get_config(self):
         return {
             **super().get_config(),

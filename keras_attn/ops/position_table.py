@@ -26,7 +26,10 @@ def position_rows(table, positions):
 
 def _outside(positions, size):
     """Raise `ValueError` for positions outside the table, or return the checks of a graph."""
-    rule = f"Positions must lie in the table, from 0 to {size - 1}: raise `max_length`, or shorten"
+    rule = (
+        f"Positions must lie in the table, from 0 to {size - 1}: raise `max_length` or shorten the "
+        "sequences."
+    )
     known = tf.get_static_value(positions)
     if known is None:
         return [
@@ -35,7 +38,7 @@ def _outside(positions, size):
         ]
     if np.any((known < 0) | (known >= size)):
         raise ValueError(
-            f"{rule} the sequences. Received: max_length={size}, "
-            f"smallest_position={known.min()}, largest_position={known.max()}"
+            f"{rule} Received: max_length={size}, smallest_position={known.min()}, "
+            f"largest_position={known.max()}"
         )
     return []
