@@ -283,6 +283,10 @@ def _are_positive(values):
 
 
 _RANGES = {
+    "original_length": (
+        lambda value: _is_positive(value) and value >= 2,
+        "a length of at least 2 positions",
+    ),
     "truncate": (lambda value: isinstance(value, bool), "True or False"),
     "short_factor": (_are_positive, "a list of positive numbers"),
     "long_factor": (_are_positive, "a list of positive numbers"),

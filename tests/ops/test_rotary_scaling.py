@@ -42,14 +42,14 @@ def test_scaling_gives_the_frequencies_and_the_factor_of_transformers(group):
         np.testing.assert_allclose(amplitudes, amplitude, rtol=1e-8, err_msg=str(scaling))
 
 
-@pytest.mark.parametrize("scaling", [DYNAMIC, LONGROPE], ids=["dynamic", "longrope"])
+@pytest.mark.parametrize(("scaling", "trained"), [
+    (DYNAMIC, None), (LONGROPE, LONGROPE | {"long_factor": LONGROPE["short_factor"]}),
+], ids=["dynamic", "longrope"])  # fmt: skip
 @pytest.mark.parametrize("positions", [np.arange(8), np.arange(5), np.zeros(0, "int32")])
-def test_up_to_the_original_length_the_rotation_is_that_of_the_model_as_it_was_trained(
-    scaling, positions
+def test_up_to_the_original_length_the_rotation_is_that_of_the_trained_model(
+    scaling, trained, positions
 ):
     x = keras.random.normal((2, len(positions), 6))
-    same = {"type": "longrope", **LONGROPE, "long_factor": LONGROPE["short_factor"]}
-    trained = same if scaling is LONGROPE else None
     expected = rotate(x, positions, scaling=trained)
     np.testing.assert_array_equal(rotate(x, positions, scaling=scaling), expected)
 
@@ -144,6 +144,7 @@ def test_the_type_default_scales_nothing(scaling):
     (LLAMA3 | {"high_freq_factor": 0.5}, "'high_freq_factor' must not be below 'low_freq_factor'"),
     (YARN | {"beta_fast": 0.5}, "'beta_fast' must not be below 'beta_slow'"),
     (YARN | {"short_factor": [2.0]}, r"has no \['short_factor'\], only \['factor', "),
+    (LONGROPE | {"original_length": 1}, "'original_length' must be a length of at least 2"),
     (YARN | {"truncate": 1}, "'truncate' must be True or False"),
     (YARN | {"attention_factor": 0}, "'attention_factor' must be a positive number"),
     (YARN | {"mscale": True}, "'mscale' must be a positive number"),
