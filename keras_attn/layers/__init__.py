@@ -10,6 +10,7 @@ from keras_attn.layers.lstm_cell import LSTMCell, PeepholeLSTMCell
 from keras_attn.layers.luong_attention import LuongAttention
 from keras_attn.layers.maxout import Maxout
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
+from keras_attn.layers.position_embedding import PositionEmbedding
 from keras_attn.layers.rotary_embedding import RotaryEmbedding
 from keras_attn.layers.sinusoidal_embedding import SinusoidalEmbedding
 from keras_attn.layers.transformer_decoder_block import TransformerDecoderBlock
@@ -30,6 +31,7 @@ __all__ = [
     "MultiHeadAttention",
     "PeepholeLSTM",
     "PeepholeLSTMCell",
+    "PositionEmbedding",
     "RotaryEmbedding",
     "SinusoidalEmbedding",
     "TransformerDecoderBlock",

@@ -1,8 +1,10 @@
 """Rotary position embedding as a Keras layer."""
 
+import copy
+
 import keras
 
-from keras_attn.ops.angles import token_positions
+from keras_attn.ops.angles import exact_dtype, token_positions
 from keras_attn.ops.rotation import require_rotation, rotate
 
 
@@ -11,20 +13,24 @@ class RotaryEmbedding(keras.layers.Layer):
     """Turn pairs of features of queries and keys by angles in proportion to their positions.
 
     The product of a turned query and a turned key depends on the distance of their positions
-    alone. See `keras_attn.ops.rotate` for the equation. Angles and rotation are float32 under every
-    dtype policy. The layer has no weights.
+    alone. See `keras_attn.ops.rotate` for the equation. Angles and rotation are float64 under the
+    policy float64, and float32 under every other. The layer has no weights.
 
     Args:
         base: Wavelengths run from 2 pi to 2 pi base positions. Defaults to `10000.0`.
         convention: `"half_split"` pairs features i and i + d / 2, `"interleaved"` 2i and 2i + 1.
             `keras_attn.ops.permute_features` moves trained projections from one to the other.
             Defaults to `"half_split"`.
-        scaling: `None`, `{"type": "linear"|"ntk", "factor": f}` or `{"type": "yarn", "factor": f,
-            "original_length": n, "beta_fast": 32, "beta_slow": 1}`. Defaults to `None`.
+        scaling: `None`, or a dict whose `"type"` is `"linear"`, `"ntk"`, `"dynamic"`, `"yarn"`,
+            `"llama3"`, `"longrope"` or `"default"`, with the entries that `keras_attn.ops.rotate`
+            lists for it. The `rope_scaling` or `rope_parameters` of a configuration of Hugging
+            Face's is understood as it is, `rope_theta` in it as `base`. Under `"dynamic"` and
+            `"longrope"`, which go by the length of the sequence, keys in a cache keep the
+            frequencies of the length at which they were written. Defaults to `None`.
         rotary_dim: Even number of leading features to turn. Defaults to all of them.
 
     Call arguments:
-        inputs: (B, T, d) or (B, T, N, d).
+        inputs: (B, T, d) or (B, T, ..., d), such as (B, T, N, d) for N heads.
         positions: (T,) or (B, T), integers or float32. Defaults to `start_index` and onwards.
         start_index: Position of the first token, a scalar or (B,). Defaults to `0`.
 
@@ -32,13 +38,13 @@ class RotaryEmbedding(keras.layers.Layer):
         As `inputs`.
 
     Raises:
-        ValueError: an odd number of features to turn, an unknown convention or scaling, positions
-            in half precision or of the wrong shape.
+        ValueError: an odd number of features to turn, an unknown convention, an unknown, incomplete
+            or contradictory scaling, positions in half precision or of the wrong shape.
 
     Example:
 
-    >>> RotaryEmbedding()(keras.ops.ones((2, 3, 4, 8)), start_index=5).shape
-    TensorShape([2, 3, 4, 8])
+    >>> tuple(RotaryEmbedding()(keras.ops.ones((2, 3, 4, 8)), start_index=5).shape)
+    (2, 3, 4, 8)
 
     Reference:
         Su et al. 2021, "RoFormer", https://arxiv.org/abs/2104.09864
@@ -57,24 +63,29 @@ class RotaryEmbedding(keras.layers.Layer):
         self.supports_masking = True
         self.base = base
         self.convention = convention
-        self.scaling = scaling
+        self.scaling = copy.deepcopy(scaling)
         self.rotary_dim = rotary_dim
         self.built = True
 
     def call(self, inputs, positions=None, start_index=0):
         if positions is None:
-            positions = token_positions(keras.ops.shape(inputs)[1], start_index)
+            length = keras.ops.shape(inputs)[1]
+            positions = token_positions(length, start_index, exact_dtype(self.compute_dtype))
         return rotate(inputs, positions, self.base, self.convention, self.scaling, self.rotary_dim)
 
     def compute_output_shape(self, input_shape):
         return input_shape
+
+    def compute_output_spec(self, *args, **kwargs):
+        # From `call`, so that a model is refused while it is built and not when it runs.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
         return {
             **super().get_config(),
             "base": self.base,
             "convention": self.convention,
-            "scaling": None if self.scaling is None else dict(self.scaling),
+            "scaling": None if self.scaling is None else copy.deepcopy(dict(self.scaling)),
             "rotary_dim": self.rotary_dim,
         }
 

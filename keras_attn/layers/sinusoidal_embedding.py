@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.ops.angles import token_positions
+from keras_attn.ops.angles import along_axis_1, exact_dtype, require_positions, token_positions
 from keras_attn.ops.sinusoid import require_layout, sinusoid
 
 
@@ -12,31 +12,36 @@ class SinusoidalEmbedding(keras.layers.Layer):
     """Sines and cosines of the positions, to be added to embedded tokens.
 
     `sin(p w_i)` and `cos(p w_i)` with `w_i = max_wavelength^(-2i / dim)`; see
-    `keras_attn.ops.sinusoid`. Computed in float32 under every dtype policy and cast last. The layer
-    returns the encoding alone, and has no weights.
+    `keras_attn.ops.sinusoid`. Computed in float64 under the policy float64, in float32 under every
+    other, and cast last. The layer returns the encoding alone, and has no weights.
 
     Args:
-        layout: `"interleaved"` is sin, cos, sin, cos; `"concatenated"` has all sines first.
+        layout: `"interleaved"` is sin, cos, sin, cos; `"concatenated"` has all sines first;
+            `"opennmt_tf"` has all sines first, counts positions from 1 and has the frequencies
+            `max_wavelength^(-i / (dim / 2 - 1))`, as models trained with OpenNMT-tf need.
             Defaults to `"interleaved"`.
         max_wavelength: The longest wavelength is just below 2 pi times this. Defaults to
             `10000.0`.
 
     Call arguments:
-        inputs: (B, T, dim), of which only the shape is used.
-        positions: (T,) or (B, T), integers or float32. Defaults to `start_index` and onwards.
+        inputs: (B, T, dim) or (B, T, ..., dim), of which only the shape is used. Positions run
+            along axis 1; all entries of the axes between have the position of their row.
+        positions: (T,) or (B, T), integers or float32, counted from 0 in every layout. Defaults to
+            `start_index` and onwards.
         start_index: Position of the first token, a scalar or (B,). Defaults to `0`.
 
     Returns:
-        Encodings (B, T, dim) in the layer's compute dtype.
+        Encodings of the shape of `inputs` in the layer's compute dtype.
 
     Raises:
-        ValueError: an unknown layout, a `max_wavelength` of at most 1, positions in half precision.
+        ValueError: an unknown layout, a `max_wavelength` of at most 1, a `dim` that the layout does
+            not have, positions in half precision or of the wrong shape.
 
     Example:
 
     >>> tokens = keras.ops.ones((2, 3, 8))
-    >>> (tokens + SinusoidalEmbedding()(tokens)).shape
-    TensorShape([2, 3, 8])
+    >>> tuple((tokens + SinusoidalEmbedding()(tokens)).shape)
+    (2, 3, 8)
 
     Reference:
         Vaswani et al. 2017, "Attention is all you need", https://arxiv.org/abs/1706.03762
@@ -55,13 +60,19 @@ class SinusoidalEmbedding(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, positions=None, start_index=0):
+        dtype = self.compute_dtype
         if positions is None:
-            positions = token_positions(ops.shape(inputs)[1], start_index)
-        encoding = sinusoid(positions, inputs.shape[-1], self.layout, self.max_wavelength)
-        return ops.broadcast_to(ops.cast(encoding, self.compute_dtype), ops.shape(inputs))
+            positions = token_positions(ops.shape(inputs)[1], start_index, exact_dtype(dtype))
+        require_positions(inputs.shape, positions, "inputs")
+        encoding = sinusoid(positions, inputs.shape[-1], self.layout, self.max_wavelength, dtype)
+        return ops.broadcast_to(along_axis_1(encoding, len(inputs.shape)), ops.shape(inputs))
 
     def compute_output_shape(self, input_shape):
         return input_shape
+
+    def compute_output_spec(self, *args, **kwargs):
+        # From `call`, so that a model is refused while it is built and not when it runs.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
         return {

@@ -1,19 +1,18 @@
 """Rotary position embedding: pairs of features turn with the position."""
 
-import math
-
-import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.ops.angles import angles, geometric_frequencies
+from keras_attn.ops.angles import (
+    along_axis_1,
+    angles,
+    exact_dtype,
+    position_tensor,
+    require_positions,
+)
+from keras_attn.ops.rotary_scaling import read_scaling, scaled_frequencies
 
 CONVENTIONS = ("half_split", "interleaved")
-_SCALING_KEYS = {
-    "linear": {"factor"},
-    "ntk": {"factor"},
-    "yarn": {"factor", "original_length", "beta_fast", "beta_slow"},
-}
 
 
 def rotate(
@@ -26,51 +25,77 @@ def rotate(
 ):
     """Turn each pair of features by an angle in proportion to its position.
 
-    `(x_a, x_b) -> (x_a cos - x_b sin, x_a sin + x_b cos)` with the angle `position base^(-2i / d)`
-    for pair i, so that the product of a rotated query and a rotated key depends on the distance of
-    their positions alone. The angles and the rotation are float32 whatever the dtype of `x`.
+    `(x_a, x_b) -> (x_a cos - x_b sin, x_a sin + x_b cos)` with the angle `position w_i` for pair i
+    and its frequency `w_i = base^(-2i / d)`, so that the product of a rotated query and a rotated
+    key depends on the distance of their positions alone. The angles and the rotation are float64
+    for `x` in float64, else float32.
+
+    `scaling` brings positions beyond the training length n back. It is a dict with a `"type"`:
+
+    - `"linear"` with `factor` f: `w_i / f`.
+    - `"ntk"` with `factor`: the base becomes `base f^(d / (d - 2))`.
+    - `"dynamic"` with `factor` and `original_length` n: as `"ntk"` with the factor
+      `f L / n - (f - 1)` for a row of positions whose largest is `L - 1 >= n`, and 1 for shorter
+      rows. A row goes by its own length, never by its neighbours in the batch. What was rotated
+      before, such as the keys in a cache, keeps the frequencies of the length at that time, as in
+      Hugging Face's models: beyond n, cached steps are not what the whole sequence at once gives.
+    - `"yarn"` with `factor`, `original_length`, `beta_fast` (32) and `beta_slow` (1): `w_i / f` for
+      pairs that turn fewer than `beta_slow` times in n positions, `w_i` for those that turn more
+      than `beta_fast` times, and a ramp between, whose ends are whole pairs unless `truncate` is
+      False. Cosine and sine are multiplied by `attention_factor`, by default `m(1)` with
+      `m(s) = 0.1 s ln f + 1`, or `m(mscale) / m(mscale_all_dim)` where both are given.
+    - `"llama3"` with `factor`, `original_length`, `low_freq_factor` and `high_freq_factor`:
+      `w_i / f` for pairs that turn fewer than `low_freq_factor` times in n positions, `w_i` for
+      those that turn more than `high_freq_factor` times, and a ramp over the turns between.
+    - `"longrope"` with `original_length`, `short_factor`, `long_factor` and `factor` f: w_i divided
+      by `short_factor[i]`, or for rows longer than n by `long_factor[i]` (what `"dynamic"` says of
+      rows and caches holds here too). Cosine and sine are multiplied by `attention_factor`, by
+      default `sqrt(1 + ln f / ln n)`.
+    - `"default"`: as it is.
+
+    The dicts in Hugging Face's configurations, `rope_scaling` and `rope_parameters`, may be given
+    as they are: `rope_type` is `type`, `original_max_position_embeddings` is `original_length`, and
+    `rope_theta` is the base if `base` is left at its default.
 
     Args:
-        x: (B, T, d) or (B, T, N, d).
+        x: (B, T, d) or (B, T, ..., d), such as (B, T, N, d) for N heads.
         positions: (T,) or (B, T), integers or float32 numbers.
         base: wavelengths run from 2 pi to 2 pi base positions.
         convention: `"half_split"` pairs features i and i + d / 2 (GPT-NeoX, Hugging Face's Llama),
             `"interleaved"` 2i and 2i + 1 (the paper, GPT-J, Meta's Llama).
-        scaling: how positions beyond the training length are brought back. `{"type": "linear",
-            "factor": f}` divides positions by f; `"ntk"` raises the base to base f^(d / (d - 2));
-            `{"type": "yarn", "factor": f, "original_length": n, "beta_fast": 32, "beta_slow": 1}`
-            divides only frequencies that turn fewer than `beta_slow` times in n positions, blends
-            up to `beta_fast` turns, and scales cosine and sine by 0.1 ln f + 1.
+        scaling: a dict as above, or None.
         rotary_dim: rotate the first `rotary_dim` features only. Defaults to all of them.
 
     Returns:
         As `x`.
 
     Raises:
-        ValueError: an odd number of features to rotate, an unknown convention or scaling, positions
-            in half precision or of the wrong shape.
+        ValueError: an odd number of features to rotate, an unknown convention, an unknown,
+            incomplete or contradictory scaling, positions in half precision or of the wrong shape.
 
     Example:
 
-    >>> rotate(ops.ones((1, 2, 4)), ops.arange(2)).shape
-    TensorShape([1, 2, 4])
+    >>> tuple(rotate(ops.ones((1, 2, 4)), ops.arange(2)).shape)
+    (1, 2, 4)
 
     References:
         Su et al. 2021, "RoFormer", https://arxiv.org/abs/2104.09864
         Chen et al. 2023, linear scaling, https://arxiv.org/abs/2306.15595
-        Peng et al. 2023, "YaRN", https://arxiv.org/abs/2309.00071
+        Peng et al. 2023, "YaRN", and NTK scaling, https://arxiv.org/abs/2309.00071
+        Grattafiori et al. 2024, "The Llama 3 herd of models", https://arxiv.org/abs/2407.21783
+        Ding et al. 2024, "LongRoPE", https://arxiv.org/abs/2402.13753
     """
     x = ops.convert_to_tensor(x)
-    _require_shapes(x, positions)
+    require_positions(x.shape, positions)
     _require_convention(convention)
     rotary_dim = _rotary_dim(x.shape[-1], rotary_dim)
-    frequencies, amplitude = scaled_frequencies(rotary_dim, base, scaling)
-    angle = angles(positions, frequencies)  # (T, d / 2) or (B, T, d / 2)
-    if len(x.shape) == 4:
-        angle = angle[..., None, :]
-    exact = "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
-    turning, angle = ops.cast(x[..., :rotary_dim], exact), ops.cast(angle, exact)
-    turned = _turn(turning, ops.cos(angle) * amplitude, ops.sin(angle) * amplitude, convention)
+    scaling = read_scaling(scaling, base)
+    exact = exact_dtype(x.dtype)
+    positions = position_tensor(positions, exact)
+    frequencies = scaled_frequencies(rotary_dim, scaling, positions)
+    angle = along_axis_1(angles(positions, frequencies, exact), len(x.shape))  # (..., d / 2)
+    cos, sin = ops.cos(angle) * scaling.amplitude, ops.sin(angle) * scaling.amplitude
+    turned = _turn(ops.cast(x[..., :rotary_dim], exact), cos, sin, convention)
     turned = ops.cast(turned, x.dtype)
     if rotary_dim == x.shape[-1]:
         return turned
@@ -84,36 +109,6 @@ def _turn(x, cos, sin, convention):
     first, second = x[..., 0::2], x[..., 1::2]
     pairs = ops.stack([first * cos - second * sin, first * sin + second * cos], axis=-1)
     return ops.reshape(pairs, ops.shape(x))
-
-
-def scaled_frequencies(dim: int, base: float, scaling: dict | None) -> tuple[np.ndarray, float]:
-    """Radians per position of each pair (dim / 2,), and the factor of cosine and sine."""
-    if scaling is None:
-        return geometric_frequencies(dim, base), 1.0
-    kind, factor = _require_scaling(scaling)
-    if kind == "linear":
-        return geometric_frequencies(dim, base) / factor, 1.0
-    if kind == "ntk":
-        # Two features have one frequency, base^0: no base changes it.
-        exponent = dim / (dim - 2) if dim > 2 else 0.0
-        return geometric_frequencies(dim, base * factor**exponent), 1.0
-    frequencies = geometric_frequencies(dim, base)
-    kept = _yarn_kept(dim, base, scaling)
-    return frequencies * kept + frequencies / factor * (1 - kept), 0.1 * math.log(factor) + 1.0
-
-
-def _yarn_kept(dim, base, scaling):
-    """How much of each frequency YaRN keeps: 1 for fast pairs, 0 for slow ones, a ramp between."""
-
-    def pair_that_turns(times):
-        positions_per_radian = scaling["original_length"] / (times * 2 * math.pi)
-        return dim * math.log(positions_per_radian) / (2 * math.log(base))
-
-    # Rounded outwards to whole pairs, as the authors' code does.
-    first = max(math.floor(pair_that_turns(scaling.get("beta_fast", 32))), 0)
-    last = min(math.ceil(pair_that_turns(scaling.get("beta_slow", 1))), dim - 1)
-    ramp = (np.arange(dim // 2) - first) / max(last - first, 0.001)
-    return 1 - np.clip(ramp, 0, 1)
 
 
 def permute_features(weights, source: str, target: str, rotary_dim: int | None = None):
@@ -152,9 +147,7 @@ def permute_features(weights, source: str, target: str, rotary_dim: int | None =
 def require_rotation(base, convention, scaling, rotary_dim):
     """Raise `ValueError` for what `rotate` would refuse before its features are known."""
     _require_convention(convention)
-    geometric_frequencies(2, base)
-    if scaling is not None:
-        _require_scaling(scaling)
+    read_scaling(scaling, base)
     if rotary_dim is not None:
         _rotary_dim(rotary_dim, rotary_dim)
 
@@ -174,34 +167,3 @@ def _rotary_dim(features, rotary_dim):
             f"{features} there are. Received: rotary_dim={rotary_dim}"
         )
     return rotary_dim
-
-
-def _require_scaling(scaling):
-    """Kind and factor of a scaling, or `ValueError`."""
-    kind = scaling.get("type") if isinstance(scaling, dict) else None
-    if kind not in _SCALING_KEYS:
-        raise ValueError(
-            "`scaling` must be None or a dict whose 'type' is one of "
-            f"{tuple(_SCALING_KEYS)}. Received: scaling={scaling!r}"
-        )
-    needed = {"factor", "original_length"} & _SCALING_KEYS[kind]
-    unknown = set(scaling) - _SCALING_KEYS[kind] - {"type"}
-    numbers = [value for key, value in scaling.items() if key != "type"]
-    positive = all(isinstance(number, int | float) and number > 0 for number in numbers)
-    if not needed <= set(scaling) or unknown or not positive:
-        raise ValueError(
-            f"Scaling of type '{kind}' takes the positive numbers {sorted(_SCALING_KEYS[kind])}, "
-            f"and needs {sorted(needed)}. Received: scaling={scaling!r}"
-        )
-    return kind, float(scaling["factor"])
-
-
-def _require_shapes(x, positions):
-    shape, given = tuple(x.shape), tuple(np.shape(positions))
-    fits = len(shape) in {3, 4} and len(given) in {1, 2}
-    pairs = zip(given[::-1], shape[1::-1], strict=False)
-    if not fits or any(size not in {1, None, full} and full is not None for size, full in pairs):
-        raise ValueError(
-            "x must have the shape (B, T, d) or (B, T, N, d), and the positions (T,) or (B, T). "
-            f"Received: x.shape={shape}, positions.shape={given}"
-        )
