@@ -1,11 +1,13 @@
 """Recurrence and attention for Keras 3: layers, published models, training, export and serving.
 
 Importing the package loads nothing heavy: a submodule (and with it TensorFlow) is imported when it
-is first used, `keras_attn.layers.GRU` for example.
+is first used, `keras_attn.layers.GRU` for example. Beside Keras, whichever is imported first, it
+registers its layers, losses and models, so that `keras.models.load_model` finds them.
 """
 
 import importlib
 
+from keras_attn.registration import register_with_keras
 from keras_attn.version import __version__
 
 _SUBMODULES = (
@@ -33,3 +35,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_SUBMODULES])
+
+
+register_with_keras()

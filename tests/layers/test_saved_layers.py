@@ -42,6 +42,7 @@ CALLS = {
     "PeepholeLSTMCell": lambda x, ids: _attending(
         layers.PeepholeLSTMCell(3), x, ids, dtype="mixed_bfloat16"
     ),
+    "PositionEmbedding": lambda x: layers.PositionEmbedding(6)(x),
     "RotaryEmbedding": lambda x: layers.RotaryEmbedding(convention="interleaved")(x),
     "SinusoidalEmbedding": lambda x: layers.SinusoidalEmbedding()(x),
     "TransformerDecoderBlock": lambda x: layers.TransformerDecoderBlock(2, 8)(x, x),
@@ -50,8 +51,8 @@ CALLS = {
 READER = """
 import pathlib, sys
 import numpy as np
-import keras
 import keras_attn
+import keras
 
 arrays = dict(np.load("inputs.npz"))
 for path in sorted(pathlib.Path().glob("*.keras")):
