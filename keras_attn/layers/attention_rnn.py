@@ -1,6 +1,7 @@
 """A recurrent cell that attends over a memory, and the layer that runs it over a sequence."""
 
 import copy
+import inspect
 
 import keras
 from keras import ops
@@ -10,7 +11,11 @@ from keras_attn.layers import cell_protocol
 from keras_attn.layers.additive_attention import AdditiveAttention
 from keras_attn.layers.gru import GRUCell
 from keras_attn.layers.luong_attention import LuongAttention
-from keras_attn.layers.recurrent_checks import has_default_activations, require_states
+from keras_attn.layers.recurrent_checks import (
+    flat_shapes,
+    has_default_activations,
+    require_states,
+)
 from keras_attn.ops import masks
 from keras_attn.ops.attention_scan import attention_scan
 from keras_attn.ops.scan import scan
@@ -73,7 +78,7 @@ class AttentionCell(keras.layers.Layer):
         # It has no weights of its own, and the states that it passes on keep their precision.
         super().__init__(autocast=False, **kwargs)
         self.cell = cell_protocol.require_cell(cell)
-        self.attention = attention
+        self.attention = _require_attention(attention)
 
     @property
     def state_size(self):
@@ -105,9 +110,13 @@ class AttentionCell(keras.layers.Layer):
             self.cell.build((None, inputs_shape[-1] + memory_shape[-1]))
 
     def call(self, inputs, states, memory, memory_mask=None, keys=None, training=None):
+        states = cell_protocol.as_list(states)
+        self._require_step(
+            inputs.shape, [s.shape for s in keras.tree.flatten(states)], memory.shape
+        )
+        memory_mask = masks.padding(memory_mask, ops.shape(memory)[:2], "memory_mask")
         if keys is None:
             keys = self.attention.project_memory(memory, memory_mask)
-        states = cell_protocol.as_list(states)
         context, alignment = self.attention.attend(
             keras.tree.flatten(states)[0], keys, memory, memory_mask
         )
@@ -119,7 +128,18 @@ class AttentionCell(keras.layers.Layer):
         output = [ops.cast(part, self.compute_dtype) for part in (output, context)]
         return ops.concatenate(output, axis=-1), ops.cast(alignment, self.compute_dtype), states
 
+    def _require_step(self, inputs_shape, states_shapes, memory_shape):
+        if len(inputs_shape) != 2 or len(memory_shape) != 3:
+            raise ValueError(
+                "An attention cell takes one step of a batch, (batch, features), and a memory, "
+                "(batch, positions, features). Received: "
+                f"inputs.shape={tuple(inputs_shape)}, memory.shape={tuple(memory_shape)}"
+            )
+        sizes = cell_protocol.state_sizes(self.cell)
+        require_states(states_shapes, sizes, inputs_shape[0], len(sizes), name="states")
+
     def compute_output_shape(self, inputs_shape, states_shape, memory_shape):
+        self._require_step(inputs_shape, flat_shapes(states_shape), memory_shape)
         batch, source_length, features = memory_shape
         sizes = cell_protocol.as_list(self.cell.state_size)
         return (
@@ -308,7 +328,7 @@ class AttentionRNN(keras.layers.Layer):
         batch, length = inputs_shape[:2]
         sizes = self._state_sizes()
         if initial_state_shape is not None:
-            require_states(_flat_shapes(initial_state_shape), sizes, batch, len(sizes))
+            require_states(flat_shapes(initial_state_shape), sizes, batch, len(sizes))
         units = cell_protocol.output_size(self.cell.cell)
         shapes = [(batch, length, units + memory_shape[-1])]
         if self.return_alignments:
@@ -332,6 +352,53 @@ class AttentionRNN(keras.layers.Layer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**_with_parts(config, custom_objects))
+
+
+def _of_additive(attention, keys):
+    """The keys, and the weights by which `ops.attention_scan` scores them."""
+    return keys, {
+        "query_kernel": attention.query_kernel,
+        "query_bias": attention.bias,
+        "score_vector": attention.score_vector,
+        "score_scale": attention.score_scale,
+    }
+
+
+def _of_product(attention, keys):
+    scale = attention.score_scale
+    return (keys if scale is None else keys * ops.cast(scale, keys.dtype)), {}
+
+
+_WEIGHTS_OF = {AdditiveAttention: _of_additive, LuongAttention: _of_product}
+
+
+def _require_sequences(inputs_shape, memory_shape):
+    shapes = [None if shape is None else tuple(shape) for shape in (inputs_shape, memory_shape)]
+    sequences = all(shape is not None and len(shape) == 3 for shape in shapes)
+    if not sequences or None in (shapes[0][-1], shapes[1][-1]) or not _one_batch(*shapes):
+        raise ValueError(
+            "The layer takes sequences of vectors, (batch, time, features), and a memory, (batch, "
+            "positions, features), of one batch size and with known features. "
+            f"Received: inputs.shape={shapes[0]}, memory.shape={shapes[1]}"
+        )
+
+
+def _one_batch(inputs_shape, memory_shape) -> bool:
+    sizes = inputs_shape[0], memory_shape[0]
+    return None in sizes or sizes[0] == sizes[1]
+
+
+def _require_attention(attention):
+    """Return an attention that a cell can step with, or raise `ValueError`."""
+    attend = getattr(attention, "attend", None)
+    takes = set(inspect.signature(attend).parameters) if callable(attend) else set()
+    if not takes >= {"query", "keys", "values", "mask"}:
+        raise ValueError(
+            "The attention of a cell is an `AdditiveAttention`, a `LuongAttention` or a layer with "
+            "their methods `project_memory(memory, mask)` and `attend(query, keys, values, mask)`. "
+            f"Received: attention={attention!r}"
+        )
+    return attention
 
 
 def _of_additive(attention, keys):

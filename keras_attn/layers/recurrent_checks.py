@@ -70,3 +70,10 @@ def require_states(shapes, sizes, batch_size, required: int, name: str = "initia
                 f"The states of `{name}` must have the shapes {wanted}. "
                 f"Received: {name} of shapes {shapes}"
             )
+
+
+def flat_shapes(shapes) -> list[tuple]:
+    """The shapes in a nest of them."""
+    if all(size is None or isinstance(size, int) for size in shapes):
+        return [tuple(shapes)]
+    return [flat for shape in shapes for flat in flat_shapes(shape)]

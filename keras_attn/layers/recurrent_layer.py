@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn._upstream import a_tape_may_record, own_precision
 from keras_attn.layers.recurrent_checks import (
+    flat_shapes,
     has_default_activations,
     require_sequences,
     require_states,
@@ -82,8 +83,15 @@ class RecurrentLayer(keras.layers.RNN):
 
     def compute_output_shape(self, sequences_shape, initial_state_shape=None):
         require_sequences(sequences_shape)
+        if self.unroll and sequences_shape[1] is None:
+            raise ValueError(
+                "A loop over an unknown number of steps cannot be unrolled: give the input a known "
+                f"length or pass unroll=False. Received: sequences.shape={tuple(sequences_shape)}"
+            )
+        if self.stateful and self.states is not None:
+            self._require_batch_of_states(sequences_shape[0])
         if initial_state_shape is not None:
-            self._require_states(_as_list(initial_state_shape, is_item=_is_shape), sequences_shape)
+            self._require_states(flat_shapes(initial_state_shape), sequences_shape)
         return super().compute_output_shape(sequences_shape)
 
     def compute_output_spec(self, sequences, initial_state=None, mask=None, training=False):
@@ -237,9 +245,5 @@ class RecurrentLayer(keras.layers.RNN):
         return cls(**config)
 
 
-def _as_list(value, is_item=lambda value: not keras.tree.is_nested(value)) -> list:
-    return [value] if is_item(value) else list(value)
-
-
-def _is_shape(value) -> bool:
-    return all(size is None or isinstance(size, int) for size in value)
+def _as_list(states) -> list:
+    return list(states) if keras.tree.is_nested(states) else [states]

@@ -332,6 +332,10 @@ BAD_CALLS = {
     ),
     "stateful-batch": (lambda layer: _two_batch_sizes(layer(6, stateful=True)), "batch size 2"),
     "unroll": (lambda layer: _call_of_unknown_length(layer(6, unroll=True)), "unroll=True"),
+    "symbolic-unroll": (
+        lambda layer: layer(6, unroll=True)(keras.Input((None, 4))),
+        r"sequences.shape=\(None, None, 4\)",
+    ),
     "no-states": (lambda layer: layer(6)(INPUTS, initial_state=[]), "0 tensors"),
     "many-states": (lambda layer: layer(6)(INPUTS, initial_state=[INPUTS[:, 0]] * 4), "4 tensors"),
     "state-size": (lambda layer: _call_with_state(layer, (3, 5)), r"\(3, 5\)"),

@@ -15,6 +15,7 @@ from keras_attn.layers import (
     GRUCell,
     LSTMCell,
     LuongAttention,
+    MultiHeadAttention,
     PeepholeLSTMCell,
 )
 
@@ -245,8 +246,20 @@ BAD = {
         lambda: _rnn(GRUCell(4))(INPUTS, MEMORY, initial_state=[INPUTS[:, 0, :3]]),
         r"initial_state of shapes \[\(3, 3\)\]",
     ),
+    "attention": (lambda: _rnn(GRUCell(4), keras.layers.Dense(3)), "attention=<Dense"),
+    "heads": (lambda: _rnn(GRUCell(4), MultiHeadAttention(2, 2)), "attention=<MultiHeadAttention"),
+    "cell-rank": (lambda: _step(INPUTS, INPUTS[:, 0]), r"inputs.shape=\(3, 5, 4\)"),
+    "cell-state": (lambda: _step(INPUTS[:, 0], INPUTS[:, 0, :3]), r"states of shapes \[\(3, 3\)\]"),
+    "cell-memory-mask": (
+        lambda: _step(INPUTS[:, 0], INPUTS[:, 0], memory_mask=MASK),
+        r"memory_mask.shape=\(3, 5\)",
+    ),
     "number-of-states": (lambda: _rnn(_LosesState())(INPUTS, MEMORY), "1 states from cell="),
 }
+
+
+def _step(inputs, state, **options):
+    return AttentionCell(GRUCell(4), AdditiveAttention(3))(inputs, [state], MEMORY, **options)
 
 
 class _LosesState(LSTMCell):
