@@ -15,8 +15,10 @@ from keras_attn.layers.recurrent_weights import (
     stored_shapes,
 )
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
+from keras_attn.ops.compilation import LARGEST_UNITS, compiles
 from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step
+from keras_attn.ops.scan import scan
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -252,7 +254,15 @@ class LSTMCell(keras.layers.LSTMCell):
         return step_states
 
     def scan(self, inputs, states, mask=None, reverse=False, jit_compile="auto", saves=True):
-        """All steps of inputs (B, T, D): `ops.lstm_scan` with this cell's weights."""
+        """All steps of inputs (B, T, D): `ops.lstm_scan` with this cell's weights.
+
+        Large cells go through their own steps where neither a gradient nor XLA is at work: the
+        scan brings the blocks of the kernels into another order first, which costs more than it
+        gains there.
+        """
+        large = self.units > LARGEST_UNITS
+        if large and not saves and not compiles(jit_compile, inputs, self.units):
+            return self._scan_steps(inputs, states, mask, reverse)
         return lstm_scan(
             inputs,
             states,
@@ -263,6 +273,14 @@ class LSTMCell(keras.layers.LSTMCell):
             saves=saves,
             **self._weights(),
         )
+
+    def _scan_steps(self, inputs, states, mask, reverse):
+        cell_step = self.step_function(states)
+
+        def step(inputs, states):
+            return cell_step(self.project(inputs), states)
+
+        return scan(step, inputs, states, mask, reverse, initial_outputs=states[0])
 
     def _weights(self) -> dict:
         """The weights in the compute dtype, None for those that the cell lacks."""

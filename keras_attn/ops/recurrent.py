@@ -129,9 +129,9 @@ def lstm_step(
         - [Greff et al., 2015](https://arxiv.org/abs/1503.04069), the variants
     """
     hidden, cell = states[:2]
-    x = ops.split(projected, len(form.blocks), axis=-1)  # (B, units) each
-    h = _recurrent_blocks(hidden, recurrent_kernel, len(form.blocks), dropout_masks)
-    sums = {block: a + b for block, a, b in zip(form.blocks, x, h, strict=True)}
+    summed = projected + _recurrent_products(hidden, recurrent_kernel, dropout_masks)
+    parts = ops.split(summed, len(form.blocks), axis=-1)  # (B, units) each
+    sums = dict(zip(form.blocks, parts, strict=True))
     if form.variant == "FGR":
         history = ops.split(ops.matmul(states[2], gate_recurrent_kernel), 3, axis=-1)
         sums |= {gate: sums[gate] + g for gate, g in zip(form.gates, history, strict=True)}
@@ -199,13 +199,13 @@ def gru_step(
         [Cho et al., 2014](https://arxiv.org/abs/1406.1078v3), equations 5 to 8.
     """
     units = hidden.shape[-1]
-    x_z, x_r, x_h = ops.split(projected, 3, axis=-1)  # (B, units) each
     gate_masks, candidate_mask = None, 1
     if dropout_masks is not None:
         *gate_masks, candidate_mask = dropout_masks
-    h_z, h_r = _recurrent_blocks(hidden, recurrent_kernel[:, : 2 * units], 2, gate_masks)
-    z = recurrent_activation(x_z + h_z)
-    r = recurrent_activation(x_r + h_r)
+    of_gates, x_h = projected[:, : 2 * units], projected[:, 2 * units :]
+    products = _recurrent_products(hidden, recurrent_kernel[:, : 2 * units], gate_masks)
+    gates = ops.split(of_gates + products, 2, axis=-1)  # (B, units) each
+    z, r = map(recurrent_activation, gates)
     reset_hidden = r * hidden * candidate_mask
     candidate = activation(x_h + ops.matmul(reset_hidden, recurrent_kernel[:, 2 * units :]))
     return z * hidden + (1 - z) * candidate
@@ -242,19 +242,16 @@ def gru_step_reset_after(
     Reference:
         [Cho et al., 2014, version 1](https://arxiv.org/abs/1406.1078v1).
     """
-    x_z, x_r, x_h = ops.split(projected, 3, axis=-1)  # (B, units) each
-    h_z, h_r, h_h = _recurrent_blocks(hidden, recurrent_kernel, 3, dropout_masks, recurrent_bias)
-    z = recurrent_activation(x_z + h_z)
-    r = recurrent_activation(x_r + h_r)
-    candidate = activation(x_h + r * h_h)
+    gates = 2 * hidden.shape[-1]
+    products = _recurrent_products(hidden, recurrent_kernel, dropout_masks, recurrent_bias)
+    summed = ops.split(projected[:, :gates] + products[:, :gates], 2, axis=-1)  # (B, units) each
+    z, r = map(recurrent_activation, summed)
+    candidate = activation(projected[:, gates:] + r * products[:, gates:])
     return z * hidden + (1 - z) * candidate
 
 
-def _recurrent_blocks(hidden, recurrent_kernel, blocks: int, dropout_masks=None, bias=None):
-    """The products of h with every block of the kernel: a list of (B, units)."""
+def _recurrent_products(hidden, recurrent_kernel, dropout_masks=None, bias=None):
+    """The products of h with every block of the kernel: (B, blocks * units)."""
     if dropout_masks is None:
-        products = project(hidden, recurrent_kernel, bias)
-    else:
-        masked = [hidden * mask for mask in dropout_masks]
-        products = project_blocks(masked, recurrent_kernel, bias)
-    return ops.split(products, blocks, axis=-1)
+        return project(hidden, recurrent_kernel, bias)
+    return project_blocks([hidden * mask for mask in dropout_masks], recurrent_kernel, bias)

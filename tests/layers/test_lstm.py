@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from gradient_check import check_gradients
 from reference import cases
 
@@ -209,3 +210,16 @@ def test_peephole_lstm_without_peepholes_is_refused(made):
     assert made(6).peepholes == "diagonal"
     with pytest.raises(ValueError, match=r"Received: peepholes=None$"):
         made(6, peepholes=None)
+
+
+@pytest.mark.parametrize("options", [{}, {"peepholes": "full", "variant": "CIFG"}])
+@pytest.mark.parametrize("go_backwards", [False, True])
+def test_a_large_layer_computes_the_same_by_its_steps_and_by_the_scan(options, go_backwards):
+    """Above 256 units inference takes the steps of the cell, training the scan."""
+    layer = LSTM(257, return_sequences=True, go_backwards=go_backwards, **options)
+    mask = np.array([[1, 0, 1, 1, 0], [0, 1, 1, 1, 1], [1, 1, 1, 1, 1]], bool)
+    plain = layer(INPUTS, mask=mask)
+    with tf.GradientTape():
+        by_scan = layer(INPUTS, mask=mask)
+    np.testing.assert_allclose(plain, by_scan, atol=1e-6)
+    np.testing.assert_allclose(tf.function(layer)(INPUTS, mask=mask), by_scan, atol=1e-6)
