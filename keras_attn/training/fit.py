@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from keras_attn.errors import UserError
 from keras_attn.training.dropout_seeds import seeds_of_replicas
+from keras_attn.training.faults import NONE, why_not_applied
 from keras_attn.training.objectives import token_objective
 from keras_attn.training.replica_step import make_replica_step, summing_once
 from keras_attn.training.supported import require_supported
@@ -38,6 +41,11 @@ def fit(
     sums, counts and gradients of all of them are added before anything is divided or clipped, so
     that the weights are those of one device with the same batches, to rounding.
 
+    A step whose loss or gradient is not finite, or with a label outside of the vocabulary, is not
+    applied and ends the training: weights, optimiser and the states of layers stay as they were
+    before it, as does the last checkpoint. It is so on every path, with XLA and without, and only
+    what makes a scaled loss overflow is left to the `LossScaleOptimizer`, which skips the step.
+
     Args:
         model: any Keras model, built in the scope of the strategy.
         dataset: endless batches; those of the first `initial_step` steps are skipped, so that a
@@ -63,7 +71,8 @@ def fit(
     Raises:
         ValueError: if the strategy cannot train this model or optimiser exactly; the sentence says
             why and what to do.
-        UserError: if another worker does not answer any more.
+        UserError: if a step was not applied; the sentence names the step and what was not finite,
+            or the label and the size of the vocabulary. If another worker does not answer any more.
 
     Example:
         >>> fit(model, batches, steps=1000, optimizer=keras.optimizers.Adam(1e-3), clip_norm=1.0)
@@ -96,9 +105,16 @@ def fit(
             number = steps_per_call if steps is None else min(steps_per_call, steps - step)
             callbacks.on_train_batch_begin(step)
             with workers.waiting():
-                total, count = map(float, train(number))
-            step += number
-            callbacks.on_train_batch_end(step - 1, _logs(total, count))
+                total, count, applied, fault = map(np.asarray, train(number))
+            step += int(applied)
+            logs = _logs(float(total), float(count))
+            if fault[0] != NONE:
+                kind, *label_and_size = map(int, [fault[0], *workers.first_not_zero(fault[1:])])
+                names = [variable.path for variable in model.trainable_variables]
+                raise UserError(
+                    why_not_applied(step + 1, kind, *label_and_size, logs["loss"], names)
+                )
+            callbacks.on_train_batch_end(step - 1, logs)
     callbacks.on_train_end()
     return step
 

@@ -32,7 +32,8 @@ _SECONDS_OF_PATIENCE = 15.0
 class Workers:
     """The processes of a strategy; without `multi_worker` there is one, the chief.
 
-    All of them must call `any` and `of_chief` in the same order, for each waits for the others.
+    All of them must call `any`, `of_chief` and `first_not_zero` in the same order, for each waits
+    for the others.
 
     Args:
         strategy: of `make_strategy`.
@@ -65,6 +66,16 @@ class Workers:
         if self.number == 1:
             return values
         return self._sum(values, of_all=False)
+
+    def first_not_zero(self, values: np.ndarray) -> np.ndarray:
+        """The values (n,) of the first process that has others than 0, in every process."""
+        if self.number == 1:
+            return values
+        mine = np.zeros((self.number, len(values)), np.int64)
+        mine[self.index] = values
+        replicas = self._strategy.num_replicas_in_sync // self.number  # each adds them once
+        of_all = self._sum([mine], of_all=True)[0] // replicas
+        return of_all[np.argmax(of_all.any(axis=1))]
 
     def clock(self) -> float:
         """The chief's clock in seconds, in every process."""
