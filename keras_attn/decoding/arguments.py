@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -51,22 +52,37 @@ def batch_size_of(value):
     return value if known is None else known
 
 
-def token_id(value, name: str, vocabulary_size: int | None):
-    """A token id, an int or a scalar tensor, checked against the vocabulary."""
-    static = tf.get_static_value(value)
-    if static is None:
-        return tf.cast(value, tf.int32)
-    if static < 0 or (vocabulary_size is not None and static >= vocabulary_size):
+def tokens_of(value, name: str, vocabulary_size: int | None = None, lowest: int = -(2**31)):
+    """Token ids of any shape as int32: integers from `lowest` to the end of the vocabulary."""
+    try:
+        tokens = tf.convert_to_tensor(value)
+    except (TypeError, ValueError):
+        tokens = None
+    empty = tokens is not None and tokens.shape.num_elements() == 0
+    whole = tokens is not None and tokens.dtype.is_integer and not _holds_bool(value)
+    if not whole and not empty:
         raise ValueError(
-            f"{name} must be a token of the vocabulary, whose size is {vocabulary_size}. "
-            f"Received: {name}={static}"
+            f"{name} must hold token ids, which are integers. Received: {name}={value!r}"
         )
-    return int(static)
+    known = tf.get_static_value(tokens)
+    if known is not None and known.size:
+        beyond = 2**31 if vocabulary_size is None else vocabulary_size
+        if known.min() < lowest or known.max() >= beyond:
+            raise ValueError(
+                f"{name} must hold tokens of the vocabulary, whose size is {vocabulary_size}. "
+                f"Received: {name}={known.tolist()}"
+            )
+    return tf.cast(tokens, tf.int32)
+
+
+def _holds_bool(value) -> bool:
+    """Whether Python's or NumPy's True or False is among the values: they pass for 1 and 0."""
+    return any(isinstance(each, bool | np.bool_) for each in tf.nest.flatten(value))
 
 
 def start_tokens(start_id, batch_size):
     """The token fed at the first step, one for all examples or one each: (B,)."""
-    tokens = tf.cast(tf.convert_to_tensor(start_id), tf.int32)
+    tokens = tokens_of(start_id, "start_id")
     if tokens.shape.rank not in (0, 1):
         raise ValueError(
             "start_id must be one token, or one for each example, of shape (B,). "
@@ -82,6 +98,15 @@ def static_integer_at_least(value, minimum: int, name: str) -> int:
             f"{name} must be known when the search is built, an int. Received: {name}={value}"
         )
     return integer_at_least(value, minimum, name)
+
+
+def end_rule(value) -> str:
+    """Which hypotheses a beam search may answer with: a name that `beam_search` explains."""
+    if not isinstance(value, str) or value not in ("finished", "running"):
+        raise ValueError(
+            'end_rule must be "finished" or "running". ' + f"Received: end_rule={value!r}"
+        )
+    return value
 
 
 def number(value, name: str, minimum=None, above=None, most=None):

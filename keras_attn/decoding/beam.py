@@ -7,9 +7,10 @@ import tensorflow as tf
 from keras_attn.decoding import arguments, top
 from keras_attn.decoding.backtrace import Ending, trace_back
 from keras_attn.decoding.constraints import make_constraints
+from keras_attn.decoding.coverage import Coverage, coverage_after, make_coverage
+from keras_attn.decoding.ends import Ends, make_ends
 from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.decoding.path import buffer
-from keras_attn.decoding.penalties import coverage_penalty as coverage_of
 from keras_attn.decoding.penalties import length_penalty as normalized
 from keras_attn.decoding.state import StateNest
 from keras_attn.decoding.steps import call_step, compute_ahead, normalizer, peek, without_nan
@@ -31,6 +32,7 @@ class _Beams(NamedTuple):
     finished: Ending  # of (B, K), best first
     last: tf.Tensor  # (N,) the tokens chosen last
     tokens: tf.TensorArray  # L times (B, W)
+    token_log_probabilities: tf.TensorArray  # L times (B, W)
     parents: tf.TensorArray  # L times (B, W): the beam each token extended
     attention: list  # of tf.TensorArray, L times (N, S), by the beams before the step
     coverage: list  # of (N, S), the attention summed over the steps
@@ -55,26 +57,33 @@ def beam_search(
     forbidden_tokens=None,
     no_repeat_ngram_size=0,
     source_mask=None,
+    end_rule="finished",
 ) -> Hypotheses:
     """Keep the best `beam_width` hypotheses at every step, and the best finished ones beside them.
 
         score(y) = log p(y) / ((5 + |y|) / 6)^alpha + beta * sum_s log(min(sum_t a_ts, 1))
 
     At each step the W running hypotheses of an example are extended by every token. Those
-    extended by the end token are finished: they are scored, the best are kept, and their score
+    extended by an end token are finished: they are scored, the best are kept, and their score
     never changes. Of the others the W of highest log-probability run on. Lengths and penalties
-    count the end token. A hypothesis cut at `max_length` is returned only for an example that has
-    no finished one.
+    count the end token.
+
+    A hypothesis that still runs at `max_length` is cut there and scored by the same equation.
+    `end_rule` says what that is worth. With "finished" a cut hypothesis is returned only for an
+    example that has no finished one. With "running" the cut ones compete with the finished ones by
+    their scores, as at the end of the searches of TensorFlow Addons, OpenNMT-tf and KerasHub: where
+    ends are rare, the likeliest hypothesis is often one without an end.
 
     An example is settled when no running hypothesis can reach the worst of the finished ones that
     will be returned. Log-probabilities only fall and the coverage penalty is at most 0, so the
-    most a running hypothesis of t tokens can reach is its log-probability with the length penalty
-    of t + 1 or of `max_length` tokens, whichever is higher. The loop stops when all examples are
-    settled, with the result it would have at the end; a smaller `n_best` stops it earlier.
+    most a running hypothesis of t tokens can reach, ended or cut, is its log-probability with the
+    length penalty of t + 1 or of `max_length` tokens, whichever is higher. The loop stops when all
+    examples are settled, with the result it would have at the end; a smaller `n_best` stops it
+    earlier.
 
     Ties: of equal extensions the one of the better beam runs on, then the one of the lower token;
     of equal finished hypotheses the one that finished first is better, then that of the better
-    beam.
+    beam, then that of the lower end token. A finished one is better than an equal one that was cut.
 
     Logits that are NaN or +inf (or a coverage penalty that is NaN) break the example: each of its
     slots has length 0 and score NaN. Logits of -inf are tokens that cannot be; a beam with no
@@ -109,7 +118,9 @@ def beam_search(
             structure, shapes and dtypes.
         batch_size: B, an int or an integer scalar tensor.
         start_id: the token fed at the first step, one for all or of shape (B,).
-        end_id: the token that ends a hypothesis.
+        end_id: the token that ends a hypothesis, or several such tokens (E,), each of which ends
+            one. With None no token does: every answer has `max_length` tokens and is the best of
+            those that ran, whatever the `end_rule`.
         max_length: the most tokens a hypothesis may have, the end token counted; an int or an
             integer scalar tensor, or integers (B,), one for each example. L is the largest.
         beam_width: W.
@@ -123,6 +134,7 @@ def beam_search(
         no_repeat_ngram_size: n, no n tokens in a row may come twice in a hypothesis; 0 for none.
         source_mask: boolean (B, S), the source positions the coverage penalty counts; without it,
             those that got any attention (see `keras_attn.decoding.coverage_penalty`).
+        end_rule: "finished" or "running", see above.
 
     A constraint takes tokens away without renormalising: log-probabilities are the model's. An
     example whose constraints leave no hypothesis has none: length 0 and score -inf.
@@ -145,6 +157,7 @@ def beam_search(
         raise ValueError(f"n_best must not exceed beam_width={width}. Received: n_best={kept}")
     alpha = arguments.number(length_penalty, "length_penalty")
     beta = arguments.number(coverage_penalty, "coverage_penalty", minimum=0.0)
+    end_rule = arguments.end_rule(end_rule)
     rows = batch_size * width  # N
 
     nest = StateNest(state, batch_size)
@@ -152,9 +165,9 @@ def beam_search(
     start = tf.repeat(arguments.start_tokens(start_id, batch_size), width)  # (N,)
     first, step = peek(step, start, nest.pack(state))
     vocabulary_size = first.logits.shape[-1]
-    end_id = arguments.token_id(end_id, "end_id", vocabulary_size)
+    ends = make_ends(end_id, vocabulary_size)
     constraints = make_constraints(
-        end_id,
+        ends,
         min_length,
         prefix,
         forbidden_tokens,
@@ -164,7 +177,7 @@ def beam_search(
         beam_width=width,
         vocabulary_size=vocabulary_size,
     )
-    cover = _cover(beta, source_mask, first.attention, width)
+    cover = make_coverage(beta, source_mask, first.attention, width)
     ahead = cover.counts and first.attention.shape[1] is None
     if ahead:  # the attention is summed up in a tensor, whose size only the first step can tell
         first, step = compute_ahead(step, start, nest.pack(state))
@@ -185,17 +198,10 @@ def beam_search(
         logits = constraints.apply(logits, beams.position, beams.history)
 
         length = beams.position + 1
-        ends = norm.log_probability(tf.gather(logits, [end_id], axis=1))  # (N, 1)
-        ends = _add(running, tf.reshape(ends, [batch_size, width]))
-        candidates = Ending(
-            scores=tf.where(ends > _NEVER, normalized(ends, length, alpha) + penalty, _NEVER),
-            log_probabilities=ends,
-            lengths=tf.fill([batch_size, width], length),
-            beams=tf.broadcast_to(tf.range(width), [batch_size, width]),
-        )
-        finished = beams.finished.join(candidates).best(kept)
+        ended = _end(running, logits, norm, ends, length, alpha, penalty)
+        finished = beams.finished.join(ended).best(kept)
 
-        running, parents, tokens = _continue(running, logits, norm, end_id)
+        running, parents, tokens, chosen = _continue(running, logits, norm, ends)
         attainable = _attainable(running[:, 0], length, limits, alpha)
         settled = (
             (running[:, 0] == _NEVER) | (finished.scores[:, -1] >= attainable) | (length >= limits)
@@ -203,7 +209,7 @@ def beam_search(
         parent_rows = tf.range(batch_size)[:, None] * width + parents
         parent_rows = tf.reshape(parent_rows, [rows])
         last = tf.reshape(tokens, [rows])
-        history = [tf.gather(chosen, parent_rows) for chosen in beams.history]
+        history = [tf.gather(written, parent_rows) for written in beams.history]
         return _Beams(
             position=length,
             settled=settled,
@@ -213,9 +219,12 @@ def beam_search(
             finished=finished,
             last=last,
             tokens=beams.tokens.write(beams.position, tokens),
+            token_log_probabilities=beams.token_log_probabilities.write(beams.position, chosen),
             parents=beams.parents.write(beams.position, parents),
             attention=[kept.write(beams.position, output.attention) for kept in beams.attention],
-            coverage=_coverage_after(beams, coverage, parent_rows),
+            coverage=coverage_after(
+                beams.coverage, coverage, tf.repeat(beams.settled, width), parent_rows
+            ),
             history=constraints.extend_history(history, beams.position, last),
             state=nest.reorder(state, parent_rows),
         )
@@ -236,6 +245,7 @@ def beam_search(
         finished=Ending.none(batch_size, kept),
         last=start,
         tokens=buffer(tf.zeros([batch_size, width], tf.int32), longest),
+        token_log_probabilities=buffer(tf.zeros([batch_size, width]), longest),
         parents=buffer(tf.zeros([batch_size, width], tf.int32), longest),
         attention=[] if first.attention is None else [buffer(first.attention, longest)],
         coverage=cover.begin(first.attention, rows),
@@ -245,62 +255,40 @@ def beam_search(
     if ahead:
         begin = extend(*begin)
     beams = _Beams(*tf.while_loop(unsettled, extend, begin))
-    ending, written = _endings(beams, limits, alpha, cover, kept)
-    return _hypotheses(beams, ending, written, end_id)
+    cut = _cut(beams, limits, alpha, cover, end_rule)
+    return _hypotheses(beams, beams.finished.join(cut).best(kept), ends)
 
 
-class _Coverage(NamedTuple):
-    """The coverage penalty of N hypotheses; nothing at all if it weighs 0."""
+def _end(running, logits, norm, ends: Ends, length, alpha, penalty) -> Ending:
+    """The finished hypotheses of `length` tokens: each beam with each end token, (B, W * E).
 
-    beta: tf.Tensor | float
-    mask: tf.Tensor | None  # (N, S)
+    They are ordered by beam, then by token.
 
-    @property
-    def counts(self) -> bool:
-        return tf.get_static_value(self.beta) != 0
-
-    def begin(self, attention, rows) -> list:
-        """The attention summed over no steps: a list of (N, S), or of nothing."""
-        if not self.counts:
-            return []
-        positions = attention.shape[1]
-        return [tf.zeros([rows, tf.shape(attention)[1] if positions is None else positions])]
-
-    def penalty(self, sums: list, shape):
-        """What is added to the scores, of `shape` (B, W)."""
-        if not sums:
-            return tf.zeros(shape)
-        return tf.reshape(coverage_of(sums[0], self.beta, self.mask), shape)
-
-
-def _cover(beta, source_mask, attention, width) -> _Coverage:
-    cover = _Coverage(beta, source_mask)
-    if cover.counts and attention is None:
-        raise ValueError(
-            "A coverage penalty needs a step that returns (logits, state, attention). "
-            f"Received: coverage_penalty={beta}, attention=None"
-        )
-    if source_mask is None:
-        return cover
-    mask = tf.convert_to_tensor(source_mask)
-    if mask.dtype != tf.bool or mask.shape.rank != 2:
-        raise ValueError(
-            "source_mask must be boolean, of shape (B, S), True for the positions that exist. "
-            f"Received: source_mask.dtype={mask.dtype.name}, source_mask.shape={mask.shape}"
-        )
-    return _Coverage(beta, tf.repeat(mask, width, axis=0))
+    Args:
+        running: (B, W) log-probabilities.
+        logits: (N, V), constrained.
+        norm: the normalizer of the model's own logits.
+        penalty: (B, W), that of the coverage.
+    """
+    batch_size, width = tf.shape(running)[0], running.shape[1]
+    shape = [batch_size, width, ends.count]
+    chosen = norm.log_probability(tf.gather(logits, ends.tokens, axis=1))  # (N, E)
+    chosen = tf.reshape(chosen, shape)
+    log_probabilities = _add(running[:, :, None], chosen)
+    scores = normalized(log_probabilities, length, alpha) + penalty[:, :, None]
+    ending = Ending(
+        scores=tf.where(log_probabilities > _NEVER, scores, _NEVER),
+        log_probabilities=log_probabilities,
+        lengths=tf.fill(shape, length),
+        written=tf.fill(shape, length - 1),
+        beams=tf.broadcast_to(tf.range(width)[:, None], shape),
+        tokens=tf.broadcast_to(ends.tokens, shape),
+        token_log_probabilities=chosen,
+    )
+    return Ending(*(tf.reshape(each, [batch_size, width * ends.count]) for each in ending))
 
 
-def _coverage_after(beams: _Beams, sums: list, parent_rows) -> list:
-    """The attention summed over the steps; that of a settled example stays as it was."""
-    settled = tf.repeat(beams.settled, beams.running.shape[1])[:, None]  # (N, 1)
-    return [
-        tf.where(settled, before, tf.gather(total, parent_rows))
-        for before, total in zip(beams.coverage, sums, strict=True)
-    ]
-
-
-def _continue(running, logits, norm, end_id):
+def _continue(running, logits, norm, ends: Ends):
     """The W best extensions that do not end.
 
     A tie goes to the better beam, then to the lower token: `top_k` keeps the order of equals, and
@@ -310,21 +298,25 @@ def _continue(running, logits, norm, end_id):
         running: (B, W) log-probabilities.
         logits: (N, V), constrained.
         norm: the normalizer of the model's own logits.
-        end_id: the token that is left out.
+        ends: the tokens that are left out.
 
     Returns:
-        Log-probabilities, parents and tokens, (B, W) each; an empty beam has end tokens.
+        Log-probabilities, parents, tokens and those tokens' log-probabilities, (B, W) each; in an
+        empty beam the token is the filling one.
     """
     batch_size, width = tf.shape(running)[0], running.shape[1]
-    # One of them may be the end token: the others suffice to fill every beam.
-    count = top.at_most(width + 1, logits)
+    # E of them may be end tokens: the others suffice to fill every beam.
+    count = top.at_most(width + ends.count, logits)
     logits, tokens = top.top_k(logits, count)  # (N, C)
-    extensions = tf.where(tokens == end_id, _NEVER, norm.log_probability(logits))
-    extensions = _add(running[:, :, None], tf.reshape(extensions, [batch_size, width, count]))
+    chosen = tf.where(ends.hold(tokens), _NEVER, norm.log_probability(logits))
+    extensions = _add(running[:, :, None], tf.reshape(chosen, [batch_size, width, count]))
     extensions = tf.reshape(extensions, [batch_size, width * count])
     running, order = tf.math.top_k(extensions, width)  # (B, W)
-    tokens = tf.gather(tf.reshape(tokens, [batch_size, width * count]), order, batch_dims=1)
-    return running, order // count, tf.where(running > _NEVER, tokens, end_id)
+    tokens, chosen = (
+        tf.gather(tf.reshape(each, [batch_size, width * count]), order, batch_dims=1)
+        for each in (tokens, chosen)
+    )
+    return running, order // count, tf.where(running > _NEVER, tokens, ends.filling), chosen
 
 
 def _add(running, extension):
@@ -343,47 +335,46 @@ def _attainable(running, length, max_length, alpha):
     return tf.maximum(shortest, normalized(running, max_length, alpha))
 
 
-def _endings(beams: _Beams, limits, alpha, cover: _Coverage, kept):
-    """The finished hypotheses of an example, or if it has none those cut at `max_length`.
-
-    Returns:
-        The endings (B, K) and how many tokens of each stand in the buffers (B, K).
-    """
+def _cut(beams: _Beams, limits, alpha, cover: Coverage, end_rule: str) -> Ending:
+    """The hypotheses cut at `max_length` (B, W) that the rule lets compete with the finished."""
     shape = tf.shape(beams.cut)
     lengths = tf.broadcast_to(tf.reshape(limits, [-1, 1]), shape)
     scores = normalized(beams.cut, lengths, alpha) + cover.penalty(beams.coverage, shape)
-    cut = Ending(
-        scores=tf.where(beams.cut > _NEVER, scores, _NEVER),
+    competing = beams.cut > _NEVER
+    if end_rule == "finished":
+        competing &= beams.finished.scores[:, :1] == _NEVER
+    return Ending(
+        scores=tf.where(competing, scores, _NEVER),
         log_probabilities=beams.cut,
         lengths=lengths,
+        written=lengths,
         beams=tf.broadcast_to(tf.range(shape[1]), shape),
-    ).best(kept)
-    finished = beams.finished.scores[:, 0] > _NEVER  # (B,)
-    ending = beams.finished.where(finished, cut)
-    return ending, ending.lengths - tf.cast(finished, tf.int32)[:, None]
+        tokens=tf.zeros(shape, tf.int32),
+        token_log_probabilities=tf.zeros(shape),
+    )
 
 
-def _hypotheses(beams: _Beams, ending: Ending, written, end_id) -> Hypotheses:
+def _hypotheses(beams: _Beams, ending: Ending, ends: Ends) -> Hypotheses:
     broken = beams.broken[:, None]
     answered = (ending.scores > _NEVER) & ~broken  # (B, K)
     lengths = tf.where(answered, ending.lengths, 0)
     log_probabilities = tf.where(answered, ending.log_probabilities, _NEVER)
-    tokens, origin = trace_back(
+    paths = trace_back(
         beams.tokens.stack(),
+        beams.token_log_probabilities.stack(),
         beams.parents.stack(),
-        tf.where(answered, written, 0),
-        ending.beams,
+        ending,
         beams.position,
-        end_id,
     )  # (B, K, L)
-    inside = tf.range(tf.shape(tokens)[2]) < lengths[:, :, None]
+    inside = tf.range(tf.shape(paths.tokens)[2]) < lengths[:, :, None]
     nan, width = float("nan"), beams.running.shape[1]
     return Hypotheses(
-        tokens=tf.where(inside, tokens, end_id),
+        tokens=tf.where(inside, paths.tokens, ends.filling),
         lengths=lengths,
         scores=tf.where(broken, nan, ending.scores),
         log_probabilities=tf.where(broken, nan, log_probabilities),
-        attention=_alignments(beams.attention, origin, inside, width),
+        attention=_alignments(beams.attention, paths.beams, inside, width),
+        token_log_probabilities=tf.where(inside, paths.token_log_probabilities, 0.0),
     )
 
 

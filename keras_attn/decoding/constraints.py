@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_attn.decoding import arguments
+from keras_attn.decoding.ends import Ends
 
 
 class Constraints(NamedTuple):
@@ -14,7 +15,7 @@ class Constraints(NamedTuple):
     what the model says.
     """
 
-    end_id: tf.Tensor | int
+    ends: Ends
     min_length: tf.Tensor | int
     forced: tf.Tensor | None  # (N, P + 1), below 0 where the hypothesis is free
     forbidden: tf.Tensor | None  # (F,)
@@ -42,7 +43,7 @@ class Constraints(NamedTuple):
             allowed = _ban_repeats(allowed, history[0], position, self.ngram)
         if tf.get_static_value(self.min_length) is None or self.min_length > 1:
             too_short = position + 1 < self.min_length
-            allowed = tf.where(too_short & (vocabulary == self.end_id), -float("inf"), allowed)
+            allowed = tf.where(too_short & self.ends.hold(vocabulary), -float("inf"), allowed)
         if self.forced is not None:
             column = tf.minimum(position, tf.shape(self.forced)[1] - 1)
             forced = tf.gather(self.forced, column, axis=1)[:, None]  # (N, 1)
@@ -52,7 +53,7 @@ class Constraints(NamedTuple):
 
 
 def make_constraints(
-    end_id,
+    ends: Ends,
     min_length,
     prefix,
     forbidden_tokens,
@@ -76,7 +77,7 @@ def make_constraints(
             f"Received: no_repeat_ngram_size={no_repeat_ngram_size}"
         )
     return Constraints(
-        end_id=end_id,
+        ends=ends,
         min_length=min_length,
         forced=_forced(prefix, batch_size, beam_width, vocabulary_size),
         forbidden=_forbidden(forbidden_tokens, vocabulary_size),
@@ -87,8 +88,7 @@ def make_constraints(
 def _forced(prefix, batch_size, beam_width, vocabulary_size):
     if prefix is None:
         return None
-    _check_tokens(prefix, "prefix", vocabulary_size, lowest=None)
-    prefix = tf.cast(tf.convert_to_tensor(prefix), tf.int32)
+    prefix = arguments.tokens_of(prefix, "prefix", vocabulary_size)
     rows = tf.get_static_value(batch_size)
     if prefix.shape.rank not in (1, 2) or (
         prefix.shape.rank == 2 and rows is not None and prefix.shape[0] not in (None, rows)
@@ -105,26 +105,13 @@ def _forced(prefix, batch_size, beam_width, vocabulary_size):
 def _forbidden(forbidden_tokens, vocabulary_size):
     if forbidden_tokens is None:
         return None
-    _check_tokens(forbidden_tokens, "forbidden_tokens", vocabulary_size, lowest=0)
-    forbidden = tf.cast(tf.convert_to_tensor(forbidden_tokens), tf.int32)
+    forbidden = arguments.tokens_of(forbidden_tokens, "forbidden_tokens", vocabulary_size, lowest=0)
     if forbidden.shape.rank != 1:
         raise ValueError(
             "forbidden_tokens must be a list of token ids, of shape (F,). "
             f"Received: forbidden_tokens.shape={forbidden.shape}"
         )
     return forbidden
-
-
-def _check_tokens(tokens, name, vocabulary_size, lowest):
-    known = tf.get_static_value(tf.convert_to_tensor(tokens))
-    if known is None or known.size == 0:
-        return
-    too_low = lowest is not None and known.min() < lowest
-    if too_low or (vocabulary_size is not None and known.max() >= vocabulary_size):
-        raise ValueError(
-            f"{name} must hold tokens of the vocabulary, whose size is {vocabulary_size}. "
-            f"Received: {name}={known.tolist()}"
-        )
 
 
 def _ban_repeats(logits, history, position, ngram):

@@ -18,6 +18,7 @@ def greedy_search(
     prefix=None,
     forbidden_tokens=None,
     no_repeat_ngram_size=0,
+    n_best=1,
 ) -> Hypotheses:
     """Choose the likeliest token at every step, until the end token or `max_length` tokens.
 
@@ -54,10 +55,13 @@ def greedy_search(
             structure, shapes and dtypes.
         batch_size: B, an int or an integer scalar tensor.
         start_id: the token fed at the first step, one for all or of shape (B,).
-        end_id: the token that ends a hypothesis.
+        end_id: the token that ends a hypothesis, several such tokens (E,), or None: then every
+            answer has `max_length` tokens.
         max_length: the most tokens a hypothesis may have, the end token counted; an int or an
             integer scalar tensor, or integers (B,), one for each example. L is the largest.
         min_length, prefix, forbidden_tokens, no_repeat_ngram_size: as in `beam_search`.
+        n_best: 1, for there is only one likeliest token at every step. `beam_search` finds the n
+            best hypotheses, and `sample` draws n.
 
     Returns:
         `Hypotheses` with W = 1; the score is the log-probability. An example without an end token
@@ -67,6 +71,11 @@ def greedy_search(
         ValueError: if an argument is out of range, or a state, logits or attention have a wrong
             shape; as far as shapes are known at tracing.
     """
+    if tf.get_static_value(n_best) != 1:
+        raise ValueError(
+            "Greedy search finds one hypothesis for each example; for several use beam_search or "
+            f"sample. Received: n_best={n_best}"
+        )
 
     def choose(logits, position):
         del position

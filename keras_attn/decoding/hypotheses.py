@@ -8,7 +8,9 @@ import tensorflow as tf
 class Hypotheses(NamedTuple):
     """The hypotheses found for each of B examples, best first: W of them, at most L tokens long.
 
-    Lengths count the end token. Past its length a hypothesis has end tokens and attention 0.
+    Lengths count the end token. Past its length a hypothesis has end tokens, attention 0 and token
+    log-probabilities of 0. Of several end tokens the first that was named fills up; without any
+    (`end_id=None`), token 0 does.
 
     An unused slot has length 0, end tokens and score -inf; an example whose logits were not a
     number has length 0, end tokens and score NaN in every slot, so a broken model is never taken
@@ -22,6 +24,8 @@ class Hypotheses(NamedTuple):
             tokens: `sum_t log p(y_t | y_<t)`.
         attention: (B, W, L, S) float32, the attention with which each token was chosen, or None
             if the step returns none.
+        token_log_probabilities: (B, W, L) float32, `log p(y_t | y_<t)` of each token; over the
+            tokens of a hypothesis they add up to its log-probability.
     """
 
     tokens: tf.Tensor
@@ -29,3 +33,4 @@ class Hypotheses(NamedTuple):
     scores: tf.Tensor
     log_probabilities: tf.Tensor
     attention: tf.Tensor | None
+    token_log_probabilities: tf.Tensor

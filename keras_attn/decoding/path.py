@@ -1,4 +1,4 @@
-"""One hypothesis an example, extended by a token a step: the loop of greedy search and sampling."""
+"""Hypotheses extended a token a step, each on its own: the loop of greedy search and sampling."""
 
 from typing import NamedTuple
 
@@ -6,22 +6,27 @@ import tensorflow as tf
 
 from keras_attn.decoding import arguments
 from keras_attn.decoding.constraints import make_constraints
+from keras_attn.decoding.ends import Ends, make_ends
 from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.decoding.state import StateNest
 from keras_attn.decoding.steps import call_step, normalizer, peek, without_nan
 
 
 class _Path(NamedTuple):
-    """The loop's variables. `attention` and `state` are lists, empty when there is none."""
+    """The loop's variables. `attention` and `state` are lists, empty when there is none.
+
+    N hypotheses, those of an example side by side.
+    """
 
     position: tf.Tensor  # () how many tokens were chosen
-    running: tf.Tensor  # (B,) bool
-    log_probability: tf.Tensor  # (B,) of the tokens so far; -inf or NaN where there is no answer
-    length: tf.Tensor  # (B,)
-    last: tf.Tensor  # (B,) the token chosen last
-    tokens: tf.TensorArray  # L times (B,)
-    history: list  # of (B, L), the tokens where a constraint has to look back
-    attention: list  # of tf.TensorArray, L times (B, S)
+    running: tf.Tensor  # (N,) bool
+    log_probability: tf.Tensor  # (N,) of the tokens so far; -inf or NaN where there is no answer
+    length: tf.Tensor  # (N,)
+    last: tf.Tensor  # (N,) the token chosen last
+    tokens: tf.TensorArray  # L times (N,)
+    token_log_probabilities: tf.TensorArray  # L times (N,)
+    history: list  # of (N, L), the tokens where a constraint has to look back
+    attention: list  # of tf.TensorArray, L times (N, S)
     state: list
 
 
@@ -38,29 +43,36 @@ def follow(
     prefix,
     forbidden_tokens,
     no_repeat_ngram_size,
+    count=1,
 ) -> Hypotheses:
-    """Extend each example by the token `choose(logits (B, V), position)` until it ends.
+    """Extend each hypothesis by the token `choose(logits (N, V), position)` until it ends.
 
     The logits that are chosen from are -inf where a constraint forbids a token.
 
-    The loop stops when every example has ended or has `max_length` tokens.
+    The loop stops when every hypothesis has ended or has `max_length` tokens.
+
+    Returns:
+        `count` hypotheses an example, in the order of their rows: N is `count` times B.
     """
     batch_size = arguments.batch_size_of(batch_size)
     longest, limits = arguments.length_limits(max_length)
     nest = StateNest(state, batch_size)
-    start = arguments.start_tokens(start_id, batch_size)
-    first, step = peek(step, start, nest.pack(nest.leaves))
+    state = nest.expand(count)
+    start = tf.repeat(arguments.start_tokens(start_id, batch_size), count)  # (N,)
+    limits = tf.repeat(limits, count) if tf.convert_to_tensor(limits).shape.rank else limits
+    rows = batch_size * count  # N
+    first, step = peek(step, start, nest.pack(state))
     vocabulary_size = first.logits.shape[-1]
-    end_id = arguments.token_id(end_id, "end_id", vocabulary_size)
+    ends = make_ends(end_id, vocabulary_size)
     constraints = make_constraints(
-        end_id,
+        ends,
         min_length,
         prefix,
         forbidden_tokens,
         no_repeat_ngram_size,
         max_length=longest,
         batch_size=batch_size,
-        beam_width=1,
+        beam_width=count,
         vocabulary_size=vocabulary_size,
     )
 
@@ -71,11 +83,11 @@ def follow(
         norm = normalizer(output.logits)
         logits = without_nan(output.logits, norm)
         logits = constraints.apply(logits, path.position, path.history)
-        token = tf.where(path.running, choose(logits, path.position), end_id)
-        chosen = tf.gather(logits, token[:, None], batch_dims=1)  # (B, 1)
-        chosen = norm.log_probability(chosen)[:, 0]
-        log_probability = path.log_probability + tf.where(path.running, chosen, 0.0)
-        runs_on = tf.math.is_finite(log_probability) & (token != end_id)
+        token = tf.where(path.running, choose(logits, path.position), ends.filling)
+        chosen = tf.gather(logits, token[:, None], batch_dims=1)  # (N, 1)
+        chosen = tf.where(path.running, norm.log_probability(chosen)[:, 0], 0.0)
+        log_probability = path.log_probability + chosen
+        runs_on = tf.math.is_finite(log_probability) & ~ends.hold(token)
         return _Path(
             position=path.position + 1,
             running=path.running & runs_on & (path.position + 1 < limits),
@@ -83,6 +95,7 @@ def follow(
             length=path.length + tf.cast(path.running, tf.int32),
             last=token,
             tokens=path.tokens.write(path.position, token),
+            token_log_probabilities=path.token_log_probabilities.write(path.position, chosen),
             history=constraints.extend_history(path.history, path.position, token),
             attention=[buffer.write(path.position, output.attention) for buffer in path.attention],
             state=state,
@@ -96,16 +109,18 @@ def follow(
 
     begin = _Path(
         position=tf.constant(0),
-        running=tf.ones([batch_size], tf.bool),
-        log_probability=tf.zeros([batch_size]),
-        length=tf.zeros([batch_size], tf.int32),
+        running=tf.ones([rows], tf.bool),
+        log_probability=tf.zeros([rows]),
+        length=tf.zeros([rows], tf.int32),
         last=start,
         tokens=buffer(start, longest),
-        history=constraints.begin_history(longest, batch_size),
+        token_log_probabilities=buffer(tf.zeros([rows]), longest),
+        history=constraints.begin_history(longest, rows),
         attention=[] if first.attention is None else [buffer(first.attention, longest)],
-        state=nest.leaves,
+        state=state,
     )
-    return _hypotheses(_Path(*tf.while_loop(unfinished, extend, begin)), end_id)
+    path = _Path(*tf.while_loop(unfinished, extend, begin))
+    return _hypotheses(path, ends, batch_size, count)
 
 
 def buffer(like, max_length) -> tf.TensorArray:
@@ -117,20 +132,31 @@ def buffer(like, max_length) -> tf.TensorArray:
     return tf.TensorArray(like.dtype, size=max_length, element_shape=like.shape)
 
 
-def _hypotheses(path: _Path, end_id) -> Hypotheses:
-    answered = tf.math.is_finite(path.log_probability)
-    length = tf.where(answered, path.length, 0)
-    tokens = tf.transpose(path.tokens.stack())  # (B, L)
-    written = tf.range(tf.shape(tokens)[1]) < length[:, None]  # (B, L)
-    tokens = tf.where(written, tokens, end_id)
+def _hypotheses(path: _Path, ends: Ends, batch_size, count: int) -> Hypotheses:
+    log_probabilities = tf.reshape(path.log_probability, [batch_size, count])
+    # One hypothesis that is not a number breaks its example.
+    broken = tf.reduce_any(tf.math.is_nan(log_probabilities), axis=1, keepdims=True)  # (B, 1)
+    log_probabilities = tf.where(broken, float("nan"), log_probabilities)
+    answered = tf.math.is_finite(log_probabilities)
+    lengths = tf.where(answered, tf.reshape(path.length, [batch_size, count]), 0)
+
+    def by_hypothesis(array):  # L times (N, ...) -> (B, count, L, ...)
+        rows = array.stack()  # (L, N, ...)
+        sizes = zip(rows.shape, tf.unstack(tf.shape(rows)), strict=True)
+        length, _, *rest = (size if known is None else known for known, size in sizes)
+        rows = tf.reshape(rows, [length, batch_size, count, *rest])
+        return tf.transpose(rows, [1, 2, 0, *range(3, rows.shape.rank)])
+
+    tokens = by_hypothesis(path.tokens)
+    written = tf.range(tf.shape(tokens)[2]) < lengths[:, :, None]  # (B, count, L)
     attention = None
     for rows in path.attention:
-        attention = tf.transpose(rows.stack(), [1, 0, 2])  # (B, L, S)
-        attention = tf.where(written[:, :, None], attention, 0.0)[:, None]
+        attention = tf.where(written[..., None], by_hypothesis(rows), 0.0)
     return Hypotheses(
-        tokens=tokens[:, None],
-        lengths=length[:, None],
-        scores=path.log_probability[:, None],
-        log_probabilities=path.log_probability[:, None],
+        tokens=tf.where(written, tokens, ends.filling),
+        lengths=lengths,
+        scores=log_probabilities,
+        log_probabilities=log_probabilities,
         attention=attention,
+        token_log_probabilities=tf.where(written, by_hypothesis(path.token_log_probabilities), 0.0),
     )

@@ -23,6 +23,7 @@ def sample(
     prefix=None,
     forbidden_tokens=None,
     no_repeat_ngram_size=0,
+    n_best=1,
 ) -> Hypotheses:
     """Draw a token from the model's distribution at every step, until the end token.
 
@@ -35,8 +36,10 @@ def sample(
 
     One uniform number a hypothesis and step is drawn from `seed` and the position by the Philox
     generator, and turned into a token by the inverse of the cumulative distribution: the same seed
-    gives the same tokens eagerly, in a graph and under XLA. To draw several samples of an example,
-    repeat it in the batch.
+    gives the same tokens eagerly, in a graph and under XLA.
+
+    `n_best` samples are drawn of each example, independently: the same tokens may be drawn twice.
+    They are those of a batch in which every example stands `n_best` times in a row.
 
     Example:
 
@@ -61,13 +64,15 @@ def sample(
         seed: an int, or an integer tensor of shape (2,); None draws one from TensorFlow's global
             generator at each call.
         min_length, prefix, forbidden_tokens, no_repeat_ngram_size: as in `beam_search`.
+        n_best: how many samples to draw of each example. The state is repeated for them once.
 
     Returns:
-        `Hypotheses` with W = 1. Score and log-probability are the model's, `sum_t log p(y_t |
-        y_<t)`: temperature, top-k and top-p decide what is drawn, not what it is worth.
+        `Hypotheses` with W = `n_best`, best first. Score and log-probability are the model's,
+        `sum_t log p(y_t | y_<t)`: temperature, top-k and top-p decide what is drawn, not what it is
+        worth.
 
     Raises:
-        ValueError: as `greedy_search`, and if temperature, top_k or top_p are out of range.
+        ValueError: as `greedy_search`, and if temperature, top_k, top_p or n_best are out of range.
 
     References:
         Fan et al., "Hierarchical Neural Story Generation", 2018, arXiv:1805.04833.
@@ -78,20 +83,21 @@ def sample(
         top_k = arguments.static_integer_at_least(top_k, 1, "top_k")
     if top_p is not None:
         top_p = arguments.number(top_p, "top_p", above=0.0, most=1.0)
+    count = arguments.static_integer_at_least(n_best, 1, "n_best")
     seed = _seed(seed)
 
     def choose(logits, position):
-        # Of (B, V) tokens, C candidates: all in their own order, or the likeliest first.
+        # Of (N, V) tokens, C candidates: all in their own order, or the likeliest first.
         logits, tokens = _candidates(logits, top_k, ordered=top_p is not None)
         logits -= tf.reduce_max(logits, axis=1, keepdims=True)
-        weights = tf.exp(logits / temperature)  # (B, C), the largest is 1
+        weights = tf.exp(logits / temperature)  # (N, C), the largest is 1
         if top_p is not None:
             weights = _nucleus(weights, top_p)
-        uniform = _uniform(tf.shape(weights)[:1], seed, position)  # (B,)
-        chosen = _inverse_cumulative(weights, uniform)  # (B,)
+        uniform = _uniform(tf.shape(weights)[:1], seed, position)  # (N,)
+        chosen = _inverse_cumulative(weights, uniform)  # (N,)
         return chosen if tokens is None else tf.gather(tokens, chosen, batch_dims=1)
 
-    return follow(
+    drawn = follow(
         choose,
         step,
         state,
@@ -103,6 +109,17 @@ def sample(
         prefix=prefix,
         forbidden_tokens=forbidden_tokens,
         no_repeat_ngram_size=no_repeat_ngram_size,
+        count=count,
+    )
+    return _best_first(drawn)
+
+
+def _best_first(drawn: Hypotheses) -> Hypotheses:
+    """The hypotheses ranked by their scores; of equal ones the first drawn comes first."""
+    scores = tf.where(tf.math.is_nan(drawn.scores), -float("inf"), drawn.scores)
+    order = tf.math.top_k(scores, scores.shape[1]).indices  # (B, W)
+    return Hypotheses(
+        *(None if each is None else tf.gather(each, order, batch_dims=1) for each in drawn)
     )
 
 
@@ -116,13 +133,13 @@ def _candidates(logits, top_k, ordered):
 
 
 def _nucleus(weights, top_p):
-    """Weights (B, C), in falling order, with 0 past the fewest whose share reaches `top_p`."""
+    """Weights (N, C), in falling order, with 0 past the fewest whose share reaches `top_p`."""
     before = tf.cumsum(weights, axis=1, exclusive=True)
     return tf.where(before < top_p * tf.reduce_sum(weights, axis=1, keepdims=True), weights, 0.0)
 
 
 def _inverse_cumulative(weights, uniform):
-    """The first index whose cumulative weight exceeds that share of the total: (B, C) -> (B,)."""
+    """The first index whose cumulative weight exceeds that share of the total: (N, C) -> (N,)."""
     cumulative = tf.cumsum(weights, axis=1)
     threshold = uniform[:, None] * tf.reduce_max(cumulative, axis=1, keepdims=True)
     # Rounding may make a cumulative sum exceed the threshold where the weight is 0: not there.

@@ -48,6 +48,8 @@ class StateNest:
 
     def expand(self, beam_width):
         """Repeat every example for its beams: (B, ...) -> (B * W, ...)."""
+        if beam_width == 1:
+            return self.leaves
         return [tf.repeat(leaf, beam_width, axis=0) for leaf in self.leaves]
 
     def reorder(self, leaves, rows):
