@@ -13,6 +13,8 @@ from keras_attn.ops.labels import (
     require_z_loss,
     token_weights,
 )
+from keras_attn.ops.masks import token_mask
+from keras_attn.special_tokens import PADDING
 
 
 def token_loss(
@@ -112,3 +114,70 @@ _REDUCTIONS = {
     "token": lambda loss, weights: loss * weights,
     "example": _mean_of_examples,
 }
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class TokenLoss(keras.losses.Loss):
+    """`token_loss` for `model.compile`: the mean over the real tokens of a batch.
+
+    `loss = sum / count` of `keras_attn.losses.token_loss`, 0 if no token is real: one step of
+    `model.fit` with it is one of `keras_attn.training.fit`, with the same loss and the same
+    weights. Real are the labels before the padding (id 0) at the end of each row, less those that
+    the Keras mask of the logits hides. `model.fit` of the models of `keras_attn.models` makes that
+    mask of the padding of the input `target` and of the labels, and shows it to every metric and
+    to Keras' own losses too.
+
+    Keras shows the mean of its batches' losses, weighted by their rows; the mean over all tokens of
+    an epoch is the metric `keras.metrics.SparseCategoricalCrossentropy(from_logits=True)`.
+
+    Args:
+        label_smoothing: mass in [0, 1) spread evenly over all V classes.
+        name: of the loss.
+
+    Call arguments:
+        y_true: labels (B, T), integers.
+        y_pred: logits (B, T, V).
+        sample_weight: (B,) or (B, T) weights, or None; the count is of weights then.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        ValueError: if it is called on several replicas of a `tf.distribute` strategy, of which
+            Keras would add up the means of unequal numbers of tokens; or as `token_loss`.
+
+    Example:
+        >>> logits = keras.ops.zeros((1, 3, 4))
+        >>> float(TokenLoss()(keras.ops.array([[3, 2, 0]]), logits))  # log 4
+        1.386...
+        >>> model.compile(keras.optimizers.Adam(1e-3), loss=TokenLoss(label_smoothing=0.1))
+        >>> model.fit(inputs, labels, batch_size=32, epochs=10)
+    """
+
+    def __init__(self, label_smoothing: float = 0.0, name: str = "token_loss"):
+        super().__init__(name=name, reduction="mean_with_sample_weight")
+        self.label_smoothing = label_smoothing
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        # Keras' own call would cast to its precision first, and divide by the number of tokens.
+        require_one_replica()
+        mask = token_mask(y_true, PADDING)
+        hidden_by_model = getattr(y_pred, "_keras_mask", None)
+        if hidden_by_model is not None:
+            mask = ops.logical_and(mask, hidden_by_model)
+        total, count = token_loss(y_true, y_pred, mask, self.label_smoothing, sample_weight)
+        return ops.divide_no_nan(total, count)
+
+    def get_config(self):
+        return {"label_smoothing": self.label_smoothing, "name": self.name}
+
+
+def require_one_replica() -> None:
+    """Raise `ValueError` in the scope of a strategy of several replicas, where a mean is no sum."""
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    if replicas > 1:
+        raise ValueError(
+            "model.fit takes the mean of every replica's mean, which is not that of the batch if "
+            "the replicas have unequal numbers of tokens: train on several devices with "
+            f"keras_attn.training.fit(..., strategy=strategy). Received: {replicas} replicas"
+        )

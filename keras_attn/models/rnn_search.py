@@ -14,6 +14,7 @@ from keras_attn.layers import (
     Maxout,
 )
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
+from keras_attn.models.token_model import TokenModel
 from keras_attn.models.vocabularies import require_shared_vocabulary
 
 CELLS = {"gru": (GRU, GRUCell), "lstm": (LSTM, LSTMCell)}
@@ -29,7 +30,7 @@ SIZES = (
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class RNNSearch(keras.Model):
+class RNNSearch(TokenModel):
     """Bidirectional GRU encoder, additive attention, attentional GRU decoder, maxout readout.
 
     Encoder (A.2.1): `h_j = [GRU->(E x)_j; GRU<-(E x)_j]`.

@@ -11,6 +11,7 @@ from keras_attn.layers import (
 )
 from keras_attn.layers.fast_parts import Dropout, LayerNormalization
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
+from keras_attn.models.token_model import TokenModel
 from keras_attn.models.vocabularies import require_shared_vocabulary
 
 POSITIONS = ("sinusoidal", "rotary")
@@ -58,7 +59,7 @@ class EnterTransformer(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class Transformer(keras.Model):
+class Transformer(TokenModel):
     """Encoder and decoder blocks of multi-head attention, embeddings shared with the output layer.
 
     A token enters as `sqrt(d) E_y + p_t`, with dropout on the sum (sections 3.4, 3.5, 5.4); every

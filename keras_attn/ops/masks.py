@@ -60,6 +60,18 @@ def length_mask(lengths, size):
     return ops.arange(size)[None, :] < ops.cast(lengths, "int32")[:, None]
 
 
+def token_mask(ids, padding: int):
+    """Mask of the tokens before the padding: (B, T) integers -> (B, T).
+
+    Padding is what stands behind the last id that is another. The same id before that is a token:
+    some vocabularies start a sentence with it.
+    """
+    ids = ops.convert_to_tensor(ids)
+    size = ops.shape(ids)[1]
+    positions = ops.where(ids != padding, ops.arange(1, size + 1), 0)  # (B, T)
+    return length_mask(ops.max(positions, axis=1, initial=0), size)
+
+
 def causal_mask(query_length, key_length):
     """Mask (T, S) in which query t sees keys up to t + S - T.
 

@@ -1,7 +1,5 @@
-"""The ids that every vocabulary of the library begins with."""
+"""The ids that every vocabulary begins with; losses and models read them without this package."""
 
-PADDING = 0
-START = 1
-END = 2
-UNKNOWN = 3
-NUMBER_OF_SPECIAL_TOKENS = 4
+from keras_attn.special_tokens import END, NUMBER_OF_SPECIAL_TOKENS, PADDING, START, UNKNOWN
+
+__all__ = ["END", "NUMBER_OF_SPECIAL_TOKENS", "PADDING", "START", "UNKNOWN"]
