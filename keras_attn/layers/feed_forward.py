@@ -4,7 +4,7 @@ import keras
 from keras import initializers, ops
 
 from keras_attn.layers.feed_forward_activations import activation_config, activation_of
-from keras_attn.layers.quantized import quantized_dtype
+from keras_attn.layers.quantized import plain_policy, quantized_dtype
 from keras_attn.layers.setting_checks import require_size
 from keras_attn.layers.shape_checks import require_features
 
@@ -92,7 +92,7 @@ class FeedForward(keras.layers.Layer):
             # Copies, for one initializer gives the same numbers each time it is asked.
             kernel_initializer=initializers.get(initializers.serialize(self.kernel_initializer)),
             bias_initializer=initializers.get(initializers.serialize(self.bias_initializer)),
-            dtype=self.dtype_policy,
+            dtype=plain_policy(self.dtype_policy, f"{self.path}/{name}"),
             name=name,
         )
 

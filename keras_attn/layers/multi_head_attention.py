@@ -12,7 +12,7 @@ from keras_attn.layers.attention_checks import (
     require_projected_memory,
 )
 from keras_attn.layers.head_projection import head_projection
-from keras_attn.layers.quantized import quantized_dtype
+from keras_attn.layers.quantized import plain_policy, quantized_dtype
 from keras_attn.layers.rotary_embedding import rotary_of
 from keras_attn.layers.single_row import project_row
 from keras_attn.ops import cache as kv_cache
@@ -213,7 +213,7 @@ class MultiHeadAttention(keras.layers.Layer):
             output_sizes,
             use_bias=self.use_bias,
             activation=activation,
-            dtype=self.dtype_policy,
+            dtype=plain_policy(self.dtype_policy, f"{self.path}/{name}"),
             # Copies, for one initializer gives the same numbers each time it is asked.
             kernel_initializer=initializers.get(initializers.serialize(self.kernel_initializer)),
             bias_initializer=initializers.get(initializers.serialize(self.bias_initializer)),

@@ -34,35 +34,33 @@ def quantized_policies(layer, policy):
         return None
     for each in quantized:
         _require_default_quantizers(each)
-    policies = {each.path: _policy_of(each) for each in sublayers}
+    policies = {each.path: plain_policy(each.dtype_policy, each.path) for each in sublayers}
     return keras.dtype_policies.DTypePolicyMap(
         default.name, {path: own for path, own in policies.items() if own != default}
     )
 
 
-def plain_policy(policy):
-    """A dtype policy, of a map the one for layers that it does not name."""
-    is_map = isinstance(policy, keras.dtype_policies.DTypePolicyMap)
-    return policy.default_policy if is_map else policy
+def plain_policy(policy, path: str | None = None):
+    """A dtype policy, of a map the one for a path, or for the layers that it does not name.
 
-
-def _policy_of(layer):
-    policy = layer.dtype_policy
-    is_map = isinstance(policy, keras.dtype_policies.DTypePolicyMap)
-    return policy[layer.path] if is_map else policy
+    Keras' quantised layers look for some of their settings in a plain policy alone.
+    """
+    if not isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+        return policy
+    return policy.default_policy if path is None else policy[path]
 
 
 def _require_default_quantizers(layer):
     """What is done to the inputs is not recorded in a policy; what was done to weights is past."""
-    config, serialize = layer.quantization_config, keras.saving.serialize_keras_object
-    if config is None:
+    if layer.quantization_config is None:
         return
-    is_int8 = layer.quantization_mode == "int8"
-    default = keras.quantizers.AbsMaxQuantizer() if is_int8 else None
-    if serialize(config.activation_quantizer) != serialize(default):
+    default = keras.quantizers.AbsMaxQuantizer() if layer.quantization_mode == "int8" else None
+    given = layer.quantization_config.activation_quantizer
+    settings = [None if each is None else each.get_config() for each in (given, default)]
+    if type(given) is not type(default) or settings[0] != settings[1]:
         raise ValueError(
             "A layer made of others keeps the modes of its quantised projections in its config and "
             "comes back with Keras' default quantisers of inputs: quantise by the mode alone, as "
-            "in model.quantize('int8'). Received: activation_quantizer="
-            f"{config.activation_quantizer} of the layer '{layer.path}'"
+            f"in model.quantize('int8'). Received: activation_quantizer={settings[0]} of the layer "
+            f"'{layer.path}'"
         )
