@@ -1,11 +1,12 @@
 """Additive attention (Bahdanau et al. 2014) as a Keras layer."""
 
 import keras
+import numpy as np
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn._upstream import own_precision
 from keras_attn.layers import single_head
-from keras_attn.layers.setting_checks import require_size
+from keras_attn.layers.setting_checks import require_rate, require_size
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import additive_attention, project
 
@@ -35,6 +36,8 @@ class AdditiveAttention(keras.layers.Layer):
             `v` at zero.
         kernel_regularizer: Regularizer of both kernels. Defaults to `None`.
         kernel_constraint: Constraint of both kernels. Defaults to `None`.
+        dropout: Probability that a weight is dropped in training. Defaults to `0.0`.
+        seed: Seed of the dropout. Defaults to `None`.
 
     Call arguments:
         query: (B|1, T, Dq).
@@ -45,15 +48,17 @@ class AdditiveAttention(keras.layers.Layer):
         value_mask: Boolean (B, S), in the same way.
         key_mask: Boolean (B, S), in the same way.
         attention_mask: Boolean (T, S) or (B|1, T, S), True where a query may attend.
-        return_attention_scores: Whether to return the weights too. Defaults to `False`.
-        training: Without effect, for the layer has no dropout.
+        return_attention_scores: Whether to return the weights too, before dropout. Defaults to
+            `False`.
+        training: Whether to apply dropout.
         use_causal_mask: Whether query t sees keys up to t + S - T only. Defaults to `False`.
 
     Returns:
         Contexts (B, T, Dv) [, weights (B, T, S)].
 
     Raises:
-        ValueError: `units` is not a positive integer; a mask is not boolean or does not fit.
+        ValueError: `units` is not a positive integer; the dropout lies outside [0, 1); inputs do
+            not go together; a mask is not boolean or does not fit.
 
     Example:
 
@@ -61,16 +66,16 @@ class AdditiveAttention(keras.layers.Layer):
     >>> context, weights = layer(
     ...     keras.ops.ones((2, 3, 4)), keras.ops.ones((2, 5, 6)), return_attention_scores=True
     ... )
-    >>> context.shape, weights.shape
-    (TensorShape([2, 3, 6]), TensorShape([2, 3, 5]))
+    >>> tuple(context.shape), tuple(weights.shape)
+    ((2, 3, 6), (2, 3, 5))
 
     Step by step, as a decoder does:
 
     >>> memory = keras.ops.ones((2, 5, 6))
     >>> keys = layer.project_memory(memory)
     >>> context, weights = layer.attend(keras.ops.ones((2, 4)), keys, memory)
-    >>> context.shape, weights.shape
-    (TensorShape([2, 6]), TensorShape([2, 5]))
+    >>> tuple(context.shape), tuple(weights.shape)
+    ((2, 6), (2, 5))
 
     Reference:
         Bahdanau, Cho, Bengio 2014, "Neural machine translation by jointly learning to align and
@@ -85,9 +90,13 @@ class AdditiveAttention(keras.layers.Layer):
         kernel_initializer="glorot_uniform",
         kernel_regularizer=None,
         kernel_constraint=None,
+        *,
+        dropout: float = 0.0,
+        seed: int | None = None,
         **kwargs,
     ):
         require_size("units", units)
+        require_rate("dropout", dropout)
         super().__init__(**kwargs)
         self.supports_masking = True
         self.units = units
@@ -96,9 +105,15 @@ class AdditiveAttention(keras.layers.Layer):
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
+        self.dropout = dropout
+        self.seed = seed
+        if dropout:
+            self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
+        single_head.require_inputs(self, query_shape, value_shape, key_shape)
+        self.features = {"query": query_shape[-1], "key": key_shape[-1]}
         self.query_kernel = self._add_kernel("query_kernel", query_shape[-1])
         self.key_kernel = self._add_kernel("key_kernel", key_shape[-1])
         self.score_vector = self.add_weight(
@@ -111,7 +126,8 @@ class AdditiveAttention(keras.layers.Layer):
             self.score_scale = self.add_weight(
                 name="score_scale",
                 shape=(),
-                initializer=initializers.Constant(self.units**-0.5),
+                # A NumPy number, for Keras rounds those of Python to float32 on the way.
+                initializer=initializers.Constant(np.float64(self.units**-0.5)),
             )
         self.built = True
 
@@ -139,7 +155,7 @@ class AdditiveAttention(keras.layers.Layer):
     ):
         context, weights = single_head.call(
             self, query, value, key, query_mask, value_mask, key_mask, attention_mask,
-            use_causal_mask,
+            use_causal_mask, training,
         )  # fmt: skip
         return (context, weights) if return_attention_scores else context
 
@@ -158,7 +174,7 @@ class AdditiveAttention(keras.layers.Layer):
         with own_precision(self):
             return project(memory, self.key_kernel)
 
-    def attend(self, query, keys, values, mask=None):
+    def attend(self, query, keys, values, mask=None, training=None):
         """Attend with projected keys, for one query an example or for several.
 
         Args:
@@ -166,30 +182,48 @@ class AdditiveAttention(keras.layers.Layer):
             keys: (B, S, units) from `project_memory`.
             values: (B, S, Dv), the memory itself as a rule.
             mask: Boolean (B, S), True where a query may attend; with T queries also (B|1, T, S).
+            training: Whether to apply dropout.
 
         Returns:
             Contexts and weights: (B, Dv) and (B, S), or (B, T, Dv) and (B, T, S).
         """
         with own_precision(self):
-            return single_head.attend_step_or_sequence(self._attend, query, keys, values, mask)
+            return single_head.attend_step_or_sequence(
+                self._attend, query, keys, values, mask, training
+            )
 
-    def _attend(self, query, keys, values, mask=None, causal=False):
+    def _attend(self, query, keys, values, mask=None, training=None, causal=False):
         return additive_attention(
             project(ops.cast(query, self.compute_dtype), self.query_kernel),
-            keys,
+            ops.cast(keys, self.compute_dtype),
             ops.cast(values, self.compute_dtype),
             self.score_vector,
             bias=self.bias,
             score_scale=self.score_scale,
             mask=mask,
             causal=causal,
+            **single_head.dropout_of_call(self, training),
         )
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        single_head.require_inputs(self, query_shape, value_shape, key_shape)
         return single_head.output_shapes(query_shape, value_shape)[0]
 
-    def compute_output_spec(self, query, value, *args, return_attention_scores=False, **kwargs):
-        return single_head.output_spec(self, query, value, return_attention_scores)
+    def compute_output_spec(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+    ):
+        all_masks = query_mask, value_mask, key_mask, attention_mask
+        return single_head.output_spec(self, query, value, key, all_masks, return_attention_scores)
 
     def get_config(self):
         return {
@@ -200,4 +234,6 @@ class AdditiveAttention(keras.layers.Layer):
             "kernel_initializer": initializers.serialize(self.kernel_initializer),
             "kernel_regularizer": regularizers.serialize(self.kernel_regularizer),
             "kernel_constraint": constraints.serialize(self.kernel_constraint),
+            "dropout": self.dropout,
+            "seed": self.seed,
         }

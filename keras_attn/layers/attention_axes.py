@@ -20,7 +20,8 @@ def resolve(attention_axes, rank: int) -> tuple[int, ...]:
     return axes
 
 
-def _batch_axes(axes, rank):
+def batch_axes(axes, rank: int) -> tuple[int, ...]:
+    """The axes that are neither attended over nor features."""
     return tuple(axis for axis in range(rank - 1) if axis not in axes)
 
 
@@ -36,7 +37,7 @@ def fold(inputs, axes):
     rank = len(inputs.shape)
     if rank == 3:
         return inputs
-    batch = _batch_axes(axes, rank)
+    batch = batch_axes(axes, rank)
     sizes = ops.shape(inputs)
     return ops.reshape(
         ops.transpose(inputs, (*batch, *axes, rank - 1)),
@@ -53,23 +54,34 @@ def fold_padding(mask, inputs, axes, name: str):
     return fold(mask[..., None], axes)[..., 0]
 
 
-def fold_attention_mask(mask, query, value, axes):
-    """A mask ([batch axes,] [N,] T axes, S axes) as (B', N|1, T, S)."""
-    if mask is None or len(query.shape) == 3:
-        return mask
+def align_attention_mask(mask, query_shape, value_shape, heads, axes):
+    """A mask ([batch axes,] [N,] T axes, S axes) with all axes of the weights, None for None."""
+    if mask is None:
+        return None
+    full = weights_shape(tuple(query_shape), tuple(value_shape), heads, axes)
+    if len(query_shape) == 3:
+        return masks.expand_attention_mask(mask, full)
     mask = masks.require_boolean(mask, "attention_mask")
-    batch, rank = _batch_axes(axes, len(query.shape)), len(mask.shape)
-    lengths = [ops.shape(tensor)[axis] for tensor in (query, value) for axis in axes]
-    missing = len(batch) + 1 + len(lengths) - rank
-    leading = rank - len(lengths)
-    if missing < 0 or leading < 0:
+    given = tuple(mask.shape)
+    missing, leading = len(full) - len(given), len(given) - 2 * len(axes)
+    # Like Keras: missing axes are put before the attention axes.
+    shape = (*given[:leading], *(1,) * missing, *given[leading:])
+    if missing < 0 or leading < 0 or not masks.fits(shape, full):
         raise ValueError(
             "`attention_mask` must have the attention axes of the query, then those of the value, "
             "after any axes of the batch and one of heads. "
-            f"Received: attention_mask.shape={tuple(mask.shape)}, query.shape={tuple(query.shape)}"
+            f"Received: attention_mask.shape={given}, query.shape={tuple(query_shape)}"
         )
-    # Like Keras: missing axes are put before the attention axes.
-    mask = mask[(*(slice(None),) * leading, *(None,) * missing)]
+    return mask[(*(slice(None),) * leading, *(None,) * missing)]
+
+
+def fold_attention_mask(mask, query, value, heads, axes):
+    """A mask ([batch axes,] [N,] T axes, S axes) as (B', N|1, T, S)."""
+    if mask is None or len(query.shape) == 3:
+        return mask
+    mask = align_attention_mask(mask, query.shape, value.shape, heads, axes)
+    batch = batch_axes(axes, len(query.shape))
+    lengths = [ops.shape(tensor)[axis] for tensor in (query, value) for axis in axes]
     heads = mask.shape[len(batch)]
     batch_sizes = [ops.shape(query)[axis] for axis in batch]
     mask = ops.broadcast_to(mask, (*batch_sizes, heads, *lengths))
@@ -84,7 +96,7 @@ def unfold(outputs, query, axes):
     rank = len(query.shape)
     if rank == 3:
         return outputs
-    batch, sizes = _batch_axes(axes, rank), ops.shape(query)
+    batch, sizes = batch_axes(axes, rank), ops.shape(query)
     order = (*batch, *axes)
     features = ops.shape(outputs)[2:]
     outputs = ops.reshape(outputs, (*(sizes[axis] for axis in order), *features))
@@ -102,7 +114,7 @@ def unfold_weights(weights, query, value, axes):
 
 def weights_shape(query_shape, value_shape, heads, axes):
     """Shape of the weights, from the shapes of the inputs."""
-    batch = [query_shape[axis] for axis in _batch_axes(axes, len(query_shape))]
+    batch = [query_shape[axis] for axis in batch_axes(axes, len(query_shape))]
     batch[0] = masks.broadcast_size(query_shape[0], value_shape[0])
     lengths = [shape[axis] for shape in (query_shape, value_shape) for axis in axes]
     return (*batch, heads, *lengths)

@@ -118,7 +118,7 @@ class AttentionCell(keras.layers.Layer):
         if keys is None:
             keys = self.attention.project_memory(memory, memory_mask)
         context, alignment = self.attention.attend(
-            keras.tree.flatten(states)[0], keys, memory, memory_mask
+            keras.tree.flatten(states)[0], keys, memory, memory_mask, training=training
         )
         dtype = cell_protocol.compute_dtype(self.cell, self.compute_dtype)
         cell_inputs = ops.concatenate(
@@ -165,8 +165,9 @@ class AttentionRNN(keras.layers.Layer):
     """A recurrent cell run over a sequence, attending over a memory at every step.
 
     The equations are those of `AttentionCell`; the memory is projected to keys once. Dropout of the
-    cell drops the same at every step of a sequence, and anew in each call. The cell and the
-    attention compute in their own precision, the results are of the layer's.
+    cell drops the same at every step of a sequence and anew in each call; that of the attention
+    drops weights anew at every step. The cell and the attention compute in their own precision, the
+    results are of the layer's.
 
     Args:
         cell: a recurrent cell, or a list of cells to stack; see `AttentionCell`.
@@ -267,7 +268,7 @@ class AttentionRNN(keras.layers.Layer):
             type(cell) is GRUCell
             and type(attention) in _WEIGHTS_OF
             and has_default_activations(cell)
-            and not (training and (cell.dropout or cell.recurrent_dropout))
+            and not (training and (cell.dropout or cell.recurrent_dropout or attention.dropout))
             and self.compute_dtype == cell.compute_dtype == attention.compute_dtype
         )
 
@@ -392,10 +393,11 @@ def _require_attention(attention):
     """Return an attention that a cell can step with, or raise `ValueError`."""
     attend = getattr(attention, "attend", None)
     takes = set(inspect.signature(attend).parameters) if callable(attend) else set()
-    if not takes >= {"query", "keys", "values", "mask"}:
+    if not takes >= {"query", "keys", "values", "mask", "training"}:
         raise ValueError(
             "The attention of a cell is an `AdditiveAttention`, a `LuongAttention` or a layer with "
-            "their methods `project_memory(memory, mask)` and `attend(query, keys, values, mask)`. "
+            "their methods `project_memory(memory, mask)` and `attend(query, keys, values, mask, "
+            "training)`. "
             f"Received: attention={attention!r}"
         )
     return attention

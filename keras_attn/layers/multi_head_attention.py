@@ -1,12 +1,18 @@
 """Multi-head attention with grouped heads, rotary positions, a window and a cache."""
 
-import string
-
 import keras
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn.layers import attention_axes as axes_of
-from keras_attn.layers.head_projection import HeadProjection
+from keras_attn.layers import attention_settings as settings
+from keras_attn.layers.attention_checks import (
+    require_call,
+    require_inputs,
+    require_projectable,
+    require_projected_memory,
+)
+from keras_attn.layers.head_projection import head_projection
+from keras_attn.layers.quantized import plain_policy, quantized_dtype
 from keras_attn.layers.rotary_embedding import rotary_of
 from keras_attn.layers.single_row import project_row
 from keras_attn.ops import cache as kv_cache
@@ -21,9 +27,10 @@ class MultiHeadAttention(keras.layers.Layer):
     """Attention of several heads, each with its own projections.
 
     `head_i = softmax(Q W_i^Q (K W_i^K)^T / sqrt(key_dim)) V W_i^V`, the heads are concatenated and
-    projected by `W^O`. The weights have the order and shapes of `keras.layers.MultiHeadAttention`
-    and, with `num_key_value_heads`, of `keras.layers.GroupQueryAttention`: `set_weights` takes
-    theirs.
+    projected by `W^O`. The arguments stand in Keras' order, and the weights have the order, shapes
+    and names of `keras.layers.MultiHeadAttention` and, with `num_key_value_heads`, of
+    `keras.layers.GroupQueryAttention`: `set_weights` and `load_weights` take theirs. The
+    projections are `query_dense`, `key_dense`, `value_dense` and `output_dense`.
 
     A query with no key left, or masked itself, gets weights and an output of exactly 0, without
     the output bias. A key hidden from every query has no influence whatever it holds.
@@ -50,16 +57,13 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: Number N of query heads.
         key_dim: Features of a query and key head.
         value_dim: Features of a value head. Defaults to `key_dim`.
-        num_key_value_heads: Number Nkv of key and value heads, a divisor of `num_heads`; each
-            serves N / Nkv adjacent query heads. Defaults to `num_heads`.
-        rotary: `True`, a convention, a dict of `RotaryEmbedding`'s arguments or a `RotaryEmbedding`
-            to turn queries and keys by their positions. Positions count from 0, or from
-            `cache_position`; the last query stands at the last key. Defaults to `None`.
-        window: A query sees positions at a distance below `window`. Defaults to `None`.
         dropout: Probability that a weight is dropped in training. Defaults to `0.0`.
         use_bias: Whether the projections have biases. Defaults to `True`.
         output_shape: Features of the output, an integer or a tuple. Defaults to those of the query.
         attention_axes: Axes attended over. Defaults to all but the batch and the features.
+        sliding_window: Keras' name of `window`. Defaults to `None`.
+        flash_attention: `None` or `False`: TensorFlow has no fused kernel; `method="blockwise"` is
+            what saves the memory here. Defaults to `None`.
         kernel_initializer: Initializer of the kernels. Defaults to `"glorot_uniform"`.
         bias_initializer: Initializer of the biases. Defaults to `"zeros"`.
         kernel_regularizer: Regularizer of the kernels. Defaults to `None`.
@@ -67,7 +71,15 @@ class MultiHeadAttention(keras.layers.Layer):
         activity_regularizer: Regularizer of the outputs of the projections. Defaults to `None`.
         kernel_constraint: Constraint of the kernels. Defaults to `None`.
         bias_constraint: Constraint of the biases. Defaults to `None`.
+        use_gate: Whether the heads are multiplied by a gate of the query, `sigmoid(Q W^G)`, before
+            they are projected. Defaults to `False`.
         seed: Seed of the dropout. Defaults to `None`.
+        num_key_value_heads: Number Nkv of key and value heads, a divisor of `num_heads`; each
+            serves N / Nkv adjacent query heads. Defaults to `num_heads`.
+        rotary: `True`, a convention, a dict of `RotaryEmbedding`'s arguments or a `RotaryEmbedding`
+            to turn queries and keys by their positions. Positions count from 0, or from
+            `cache_position`; the last query stands at the last key. Defaults to `None`.
+        window: A query sees positions at a distance below `window`. Defaults to `None`.
         method: How to attend, see `ops.dot_product_attention`: `"dense"`, `"blockwise"`, which
             cannot return weights, or the better of the two by the sizes. Defaults to `"auto"`.
 
@@ -93,15 +105,16 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Raises:
         ValueError: heads that are not a multiple of key-value heads, an odd rotary dimension, a
-            bad window, a mask that is not boolean or does not fit, a cache without position or of
-            the wrong shape.
+            bad window, a dropout that is no probability (as the number of key-value heads in its
+            place), `flash_attention=True`, inputs that do not go together, a mask that is not
+            boolean or does not fit, a cache without position or of the wrong shape.
 
     Examples:
 
     >>> layer = MultiHeadAttention(num_heads=4, key_dim=8, num_key_value_heads=2, rotary=True)
     >>> tokens = keras.random.normal((2, 5, 16))
-    >>> layer(tokens, tokens, use_causal_mask=True).shape
-    TensorShape([2, 5, 16])
+    >>> tuple(layer(tokens, tokens, use_causal_mask=True).shape)
+    (2, 5, 16)
 
     One token after the other:
 
@@ -109,12 +122,13 @@ class MultiHeadAttention(keras.layers.Layer):
     >>> for position in range(5):
     ...     token = tokens[:, position : position + 1]
     ...     output, cache = layer(token, token, cache=cache, cache_position=position)
-    >>> output.shape
-    TensorShape([2, 1, 16])
+    >>> tuple(output.shape)
+    (2, 1, 16)
 
     References:
         Vaswani et al. 2017, "Attention is all you need", https://arxiv.org/abs/1706.03762
         Ainslie et al. 2023, "GQA", https://arxiv.org/abs/2305.13245
+        Qiu et al. 2025, the gate, https://arxiv.org/abs/2505.06708
     """
 
     def __init__(
@@ -122,13 +136,12 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: int,
         key_dim: int,
         value_dim: int | None = None,
-        num_key_value_heads: int | None = None,
-        rotary=None,
-        window: int | None = None,
         dropout: float = 0.0,
         use_bias: bool = True,
         output_shape=None,
         attention_axes=None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
         kernel_initializer="glorot_uniform",
         bias_initializer="zeros",
         kernel_regularizer=None,
@@ -136,33 +149,32 @@ class MultiHeadAttention(keras.layers.Layer):
         activity_regularizer=None,
         kernel_constraint=None,
         bias_constraint=None,
+        use_gate: bool = False,
         seed: int | None = None,
+        *,
+        num_key_value_heads: int | None = None,
+        rotary=None,
+        window: int | None = None,
         method: str = "auto",
         **kwargs,
     ):
-        _require_sizes(num_heads=num_heads, key_dim=key_dim)
         value_dim = key_dim if value_dim is None else value_dim
         num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
-        _require_sizes(value_dim=value_dim, num_key_value_heads=num_key_value_heads)
-        if num_heads % num_key_value_heads:
-            raise ValueError(
-                "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
-                f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}"
-            )
-        masks.require_window(window)
+        settings.require_heads(num_heads, key_dim, value_dim, num_key_value_heads)
+        settings.require_dropout(dropout)
+        settings.require_no_flash_attention(flash_attention)
         require_method(method)
+        window = settings.one_window(window, sliding_window)
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
-        self.num_key_value_heads = num_key_value_heads
-        self.rotary = rotary_of(rotary, key_dim, self.dtype_policy)
-        self.window = window
         self.dropout = dropout
         self.use_bias = use_bias
-        self._output_shape = _as_tuple(output_shape)
-        self.attention_axes = _as_tuple(attention_axes)
+        self._output_shape = settings.as_tuple(output_shape)
+        self.attention_axes = settings.as_tuple(attention_axes)
+        self.flash_attention = flash_attention
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
@@ -170,37 +182,38 @@ class MultiHeadAttention(keras.layers.Layer):
         self._projection_regularizer = regularizers.get(activity_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
+        self.use_gate = use_gate
         self.seed = seed
+        self.num_key_value_heads = num_key_value_heads
+        self.rotary = rotary_of(rotary, key_dim, self.dtype_policy)
+        self.window = window
         self.method = method
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
-        features = self._output_shape or (query_shape[-1],)
-        letters = string.ascii_lowercase[5 : 5 + len(features)]
-        heads = (self.num_heads, self.key_dim)
-        groups = (self.num_key_value_heads, self.key_dim)
-        values = (self.num_key_value_heads, self.value_dim)
-        head_projection = "btd,dne->btne"
-        self._query_dense = self._dense("query", head_projection, heads, "ne")
-        self._key_dense = self._dense("key", head_projection, groups, "ne")
-        self._value_dense = self._dense("value", head_projection, values, "ne")
-        self._output_dense = self._dense(
-            "attention_output", f"btne,ne{letters}->bt{letters}", features, letters
-        )
-        self._query_dense.build((None, None, query_shape[-1]))
-        self._key_dense.build((None, None, key_shape[-1]))
-        self._value_dense.build((None, None, value_shape[-1]))
-        self._output_dense.build((None, None, self.num_heads, self.value_dim))
+        require_inputs(self, query_shape, value_shape, key_shape)
+        query, key, value = (shape[-1:] for shape in (query_shape, key_shape, value_shape))
+        self.features = {"query": query[0], "key": key[0], "value": value[0]}
+        groups = self.num_key_value_heads
+        heads = (self.num_heads, self.value_dim)
+        self._query_dense = self._dense("query", query, (self.num_heads, self.key_dim))
+        self._key_dense = self._dense("key", key, (groups, self.key_dim))
+        if self.use_gate:
+            self._gate_dense = self._dense("gate", query, heads, activation="sigmoid")
+        self._value_dense = self._dense("value", value, (groups, self.value_dim))
+        features = self._output_shape or query
+        self._output_dense = self._dense("attention_output", heads, features)
         self.built = True
 
-    def _dense(self, name, equation, output_sizes, bias_axes):
-        return HeadProjection(
-            equation,
-            output_shape=(None, *output_sizes),
-            bias_axes=bias_axes if self.use_bias else None,
-            name=name,
-            dtype=self.dtype_policy,
+    def _dense(self, name, input_sizes, output_sizes, activation=None):
+        return head_projection(
+            name,
+            input_sizes,
+            output_sizes,
+            use_bias=self.use_bias,
+            activation=activation,
+            dtype=plain_policy(self.dtype_policy, f"{self.path}/{name}"),
             # Copies, for one initializer gives the same numbers each time it is asked.
             kernel_initializer=initializers.get(initializers.serialize(self.kernel_initializer)),
             bias_initializer=initializers.get(initializers.serialize(self.bias_initializer)),
@@ -210,6 +223,29 @@ class MultiHeadAttention(keras.layers.Layer):
             kernel_constraint=self.kernel_constraint,
             bias_constraint=self.bias_constraint,
         )
+
+    # Weights are saved under the names of attributes, the public ones first: with these they lie
+    # where Keras' layer has them, and files that have them under the private names still load.
+
+    @property
+    def query_dense(self):
+        """The projection of the queries; its kernel is (Dq, N, key_dim)."""
+        return self._query_dense
+
+    @property
+    def key_dense(self):
+        """The projection of the keys; its kernel is (Dk, Nkv, key_dim)."""
+        return self._key_dense
+
+    @property
+    def value_dense(self):
+        """The projection of the values; its kernel is (Dv, Nkv, value_dim)."""
+        return self._value_dense
+
+    @property
+    def output_dense(self):
+        """The projection of the concatenated heads; its kernel is (N, value_dim, features)."""
+        return self._output_dense
 
     def call(
         self,
@@ -227,21 +263,28 @@ class MultiHeadAttention(keras.layers.Layer):
         cache_position=None,
     ):
         key = value if key is None else key
-        axes = self._axes(query, value, key)
+        key_masks = {
+            "value_mask": value_mask,
+            "key_mask": key_mask,
+            "attention_mask": attention_mask,
+        }
+        axes = require_call(self, query, value, key, query_mask, key_masks, cache, cache_position)
+        query, key, value = (ops.cast(x, self.compute_dtype) for x in (query, key, value))
         folded = [axes_of.fold(tensor, axes) for tensor in (query, key, value)]
         query_mask = axes_of.fold_padding(query_mask, query, axes, "query_mask")
         key_masks = {
             "value_mask": axes_of.fold_padding(value_mask, value, axes, "value_mask"),
             "key_mask": axes_of.fold_padding(key_mask, key, axes, "key_mask"),
-            "attention_mask": axes_of.fold_attention_mask(attention_mask, query, value, axes),
+            "attention_mask": axes_of.fold_attention_mask(
+                attention_mask, query, value, self.num_heads, axes
+            ),
         }
         steps = {"training": training, "return_weights": return_attention_scores}
-        if cache is None and cache_position is None:
+        if cache is None:
             output, weights = self._call_plain(
                 *folded, query_mask, key_masks, use_causal_mask, steps
             )
         else:
-            self._require_cache(query, cache, cache_position)
             output, weights, cache = self._call_cached(
                 *folded, query_mask, key_masks, use_causal_mask, steps, cache, cache_position
             )
@@ -258,13 +301,15 @@ class MultiHeadAttention(keras.layers.Layer):
         mask = masks.of_call(shape, **key_masks)
         # Cleared before it is projected: a hidden NaN must not reach the kernels' gradients either.
         seen = masks.seen_keys(mask)
-        query = self._query_dense(masks.clear_hidden(query, query_mask))
+        query = masks.clear_hidden(query, query_mask)
+        gate = self._gate(query)
+        query = self._query_dense(query)
         key = self._key_dense(masks.clear_hidden(key, seen))
         value = self._value_dense(masks.clear_hidden(value, seen))
         if self.rotary is not None:
             query = self.rotary(query, start_index=ops.convert_to_tensor(shape[3] - shape[2]))
             key = self.rotary(key)
-        return self._attend(query, key, value, query_mask, mask, causal, self.window, **steps)
+        return self._attend(query, key, value, gate, query_mask, mask, causal, self.window, **steps)
 
     def _call_cached(
         self, query, key, value, query_mask, key_masks, causal, steps, cache, cache_position
@@ -272,7 +317,9 @@ class MultiHeadAttention(keras.layers.Layer):
         length = ops.shape(query)[1]
         batch = ops.shape(cache)[0]
         query_mask = masks.padding(query_mask, (batch, length), "query_mask")
-        query = project_row(self._query_dense, masks.clear_hidden(query, query_mask))
+        query = masks.clear_hidden(query, query_mask)
+        gate = self._gate(query)
+        query = project_row(self._query_dense, query)
         key, value = project_row(self._key_dense, key), project_row(self._value_dense, value)
         position = kv_cache.first_positions(cache_position)
         wrap = kv_cache.wraps(cache, self.window, length)
@@ -280,7 +327,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.rotary is not None:
             positions = token_positions(length, position)
             query, key = self.rotary(query, positions), self.rotary(key, positions)
-        cache = kv_cache.write(cache, key, value, position, wrap)
+        cache = kv_cache.write(ops.cast(cache, self.compute_dtype), key, value, position, wrap)
         mask = kv_cache.visible(
             cache,
             position,
@@ -291,12 +338,16 @@ class MultiHeadAttention(keras.layers.Layer):
             self.window,
         )
         output, weights = self._attend(
-            query, cache[:, 0], cache[:, 1], query_mask, mask, causal=False, window=None, **steps
-        )
+            query, cache[:, 0], cache[:, 1], gate, query_mask, mask,
+            causal=False, window=None, **steps,
+        )  # fmt: skip
         return output, weights, cache
 
+    def _gate(self, query):
+        return project_row(self._gate_dense, query) if self.use_gate else None
+
     def _attend(
-        self, query, key, value, query_mask, mask, causal, window, training, return_weights
+        self, query, key, value, gate, query_mask, mask, causal, window, training, return_weights
     ):
         """Attend with projected heads, and project their outputs."""
         drops = self.dropout > 0 and training
@@ -313,6 +364,7 @@ class MultiHeadAttention(keras.layers.Layer):
             seed=self._dropout_layer.seed_generator.next() if drops else None,
         )
         heads, weights = heads if return_weights else (heads, None)
+        heads = heads if gate is None else heads * gate
         if return_weights and query_mask is not None:
             weights = _clear_rows(weights, query_mask)
         seeing = masks.seeing_queries(scores_shape(query, key), mask, causal, window)
@@ -339,12 +391,7 @@ class MultiHeadAttention(keras.layers.Layer):
             ValueError: the layer has rotary positions or a window, which a query of unknown
                 position cannot honour, or values of another size than the keys.
         """
-        if self.rotary is not None or self.window is not None or self.value_dim != self.key_dim:
-            raise ValueError(
-                "A projected memory takes queries of no known position, so that neither `rotary` "
-                "nor `window` may be set, and `value_dim` must be `key_dim`. Received: "
-                f"rotary={self.rotary}, window={self.window}, value_dim={self.value_dim}"
-            )
+        require_projectable(self, memory)
         memory = masks.clear_padding(ops.cast(memory, self.compute_dtype), mask)
         return ops.stack([self._key_dense(memory), self._value_dense(memory)], axis=1)
 
@@ -362,11 +409,13 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             Output (B, T, features) and weights (B, N, T, S).
         """
-        query = masks.clear_padding(ops.cast(query, self.compute_dtype), query_mask, "query_mask")
+        require_projected_memory(self, memory)
+        query_mask = masks.padding(query_mask, tuple(query.shape)[:2], "query_mask")
+        query = masks.clear_hidden(ops.cast(query, self.compute_dtype), query_mask)
         # Not by slices: the gradient of one is written into zeros of the size of the whole.
-        key, value = ops.unstack(memory, 2, axis=1)
+        key, value = ops.unstack(ops.cast(memory, self.compute_dtype), 2, axis=1)
         return self._attend(
-            project_row(self._query_dense, query), key, value, query_mask, mask,
+            project_row(self._query_dense, query), key, value, self._gate(query), query_mask, mask,
             causal=False, window=None, training=training, return_weights=return_weights,
         )  # fmt: skip
 
@@ -374,32 +423,9 @@ class MultiHeadAttention(keras.layers.Layer):
         batch = masks.broadcast_batch(query, key)
         return batch, self.num_heads, ops.shape(query)[1], ops.shape(key)[1]
 
-    def _axes(self, query, value, key):
-        shapes = [tuple(tensor.shape) for tensor in (query, value, key)]
-        if len({len(shape) for shape in shapes}) > 1 or len(shapes[0]) < 3:
-            raise ValueError(
-                "query, value and key must have equally many axes, three at least: (batch, length, "
-                f"features). Received: query.shape={shapes[0]}, value.shape={shapes[1]}, "
-                f"key.shape={shapes[2]}"
-            )
-        return axes_of.resolve(self.attention_axes, len(shapes[0]))
-
-    def _require_cache(self, query, cache, cache_position):
-        if len(query.shape) != 3:
-            raise ValueError(
-                "A cache goes with inputs (batch, length, features). "
-                f"Received: query.shape={tuple(query.shape)}"
-            )
-        kv_cache.require_cache(
-            cache,
-            cache_position,
-            query.shape[1],
-            self.num_key_value_heads,
-            self.key_dim,
-            self.value_dim,
-        )
-
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        require_inputs(self, query_shape, value_shape, key_shape)
         features = self._output_shape or (query_shape[-1],)
         batch = masks.broadcast_size(query_shape[0], value_shape[0])
         return (batch, *query_shape[1:-1], *features)
@@ -419,13 +445,18 @@ class MultiHeadAttention(keras.layers.Layer):
         cache=None,
         cache_position=None,
     ):
-        axes = self._axes(query, value, value if key is None else key)
-        shapes = [self.compute_output_shape(query.shape, value.shape)]
+        key = value if key is None else key
+        key_masks = {
+            "value_mask": value_mask,
+            "key_mask": key_mask,
+            "attention_mask": attention_mask,
+        }
+        axes = require_call(self, query, value, key, query_mask, key_masks, cache, cache_position)
+        shapes = [self.compute_output_shape(query.shape, value.shape, key.shape)]
         if return_attention_scores:
             keys = value.shape if cache is None else (cache.shape[0], cache.shape[2])
             shapes.append(axes_of.weights_shape(query.shape, keys, self.num_heads, axes))
-        if cache is not None or cache_position is not None:
-            self._require_cache(query, cache, cache_position)
+        if cache is not None:
             shapes.append(cache.shape)
         specs = tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
         return specs if len(specs) > 1 else specs[0]
@@ -433,16 +464,16 @@ class MultiHeadAttention(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
+            **quantized_dtype(self),
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
-            "num_key_value_heads": self.num_key_value_heads,
-            "rotary": keras.saving.serialize_keras_object(self.rotary),
-            "window": self.window,
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "output_shape": self._output_shape,
             "attention_axes": self.attention_axes,
+            "sliding_window": self.window,
+            "flash_attention": self.flash_attention,
             "kernel_initializer": initializers.serialize(self.kernel_initializer),
             "bias_initializer": initializers.serialize(self.bias_initializer),
             "kernel_regularizer": regularizers.serialize(self.kernel_regularizer),
@@ -450,7 +481,11 @@ class MultiHeadAttention(keras.layers.Layer):
             "activity_regularizer": regularizers.serialize(self._projection_regularizer),
             "kernel_constraint": constraints.serialize(self.kernel_constraint),
             "bias_constraint": constraints.serialize(self.bias_constraint),
+            "use_gate": self.use_gate,
             "seed": self.seed,
+            "num_key_value_heads": self.num_key_value_heads,
+            "rotary": keras.saving.serialize_keras_object(self.rotary),
+            "window": self.window,
             "method": self.method,
         }
 
@@ -458,13 +493,3 @@ class MultiHeadAttention(keras.layers.Layer):
 def _clear_rows(weights, query_mask):
     """Put 0 in the rows of queries that do not exist: weights (B, N, T, S), query_mask (B|1, T)."""
     return ops.where(query_mask[:, None, :, None], weights, ops.zeros_like(weights))
-
-
-def _require_sizes(**sizes):
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
-
-
-def _as_tuple(sizes):
-    return sizes if sizes is None else (sizes,) if isinstance(sizes, int) else tuple(sizes)

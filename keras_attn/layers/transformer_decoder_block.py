@@ -3,6 +3,9 @@
 import keras
 
 from keras_attn.layers import transformer_parts as parts
+from keras_attn.layers.attention_checks import require_projected_memory
+from keras_attn.layers.quantized import quantized_dtype
+from keras_attn.layers.shape_checks import require_features, require_one_batch
 from keras_attn.ops import masks
 
 
@@ -10,7 +13,10 @@ from keras_attn.ops import masks
 class TransformerDecoderBlock(keras.layers.Layer):
     """Causal self-attention, attention to a memory and a feed-forward network.
 
-    Each of the three has a residual connection, `Norm(x + Dropout(F(x)))` as published or,
+    A block that is first called without a memory has no attention to one, and is a block of a
+    decoder-only model: the same as `TransformerEncoderBlock` with `use_causal_mask=True`.
+
+    Each of the parts has a residual connection, `Norm(x + Dropout(F(x)))` as published or,
     pre-norm, `x + Dropout(F(Norm(x)))`; the memory is not normalised here. A stack of pre-norm
     blocks ends in a normalisation of its own, and so does the encoder that makes the memory.
 
@@ -26,7 +32,8 @@ class TransformerDecoderBlock(keras.layers.Layer):
         window: As in `MultiHeadAttention`. Defaults to `None`.
         normalization: `"layer"` or `"rms"`. Defaults to `"layer"`.
         normalize_first: Whether the block is pre-norm. Defaults to `False`.
-        activation: `"relu"`, `"gelu"` or `"swiglu"`. Defaults to `"relu"`.
+        activation: Of the feed-forward network, any that `FeedForward` takes, the gated ones
+            included. Defaults to `"relu"`.
         dropout: Probability of the residual dropout. Defaults to `0.0`.
         attention_dropout: Probability that an attention weight is dropped. Defaults to `0.0`.
         use_bias: Whether the projections have biases. Defaults to `True`.
@@ -36,8 +43,9 @@ class TransformerDecoderBlock(keras.layers.Layer):
         seed: Seed of the dropouts. Defaults to `None`.
 
     Call arguments:
-        inputs: (B, T, D).
-        memory: (B, S, Dm), the output of the encoder; or give `memory_cache`.
+        inputs: (B, T, D); integers and booleans are cast.
+        memory: (B, S, Dm), the output of the encoder; or give `memory_cache`. Neither in a
+            decoder-only block.
         mask: Boolean (B, T): tokens that exist. Taken from the Keras mask of `inputs` if not given.
             With a cache also (B, M), for positions 0 to M.
         memory_mask: Boolean (B, S): positions of the memory that exist. Taken from the Keras mask
@@ -51,19 +59,20 @@ class TransformerDecoderBlock(keras.layers.Layer):
         memory_cache: (B, 2, S, Nkv, key_dim) from `project_memory`, in the place of `memory`.
 
     Returns:
-        Outputs (B, T, D) [, weights of the tokens (B, N, T, T), weights of the memory
-        (B, N, T, S)] [, the new cache].
+        Outputs (B, T, D) [, weights of the tokens (B, N, T, T), where there is a memory weights of
+        it (B, N, T, S)] [, the new cache].
 
     Raises:
-        ValueError: an unknown normalisation or activation, neither or both of `memory` and
-            `memory_cache`, and what `MultiHeadAttention` refuses.
+        ValueError: an unknown normalisation or activation, both of `memory` and `memory_cache`,
+            neither of them for a block that was built with a memory, one of them for a block that
+            was built without, and what `MultiHeadAttention` refuses.
 
     Examples:
 
     >>> block = TransformerDecoderBlock(4, 32)
     >>> tokens, memory = keras.ops.ones((2, 3, 16)), keras.ops.ones((2, 5, 24))
-    >>> block(tokens, memory).shape
-    TensorShape([2, 3, 16])
+    >>> tuple(block(tokens, memory).shape)
+    (2, 3, 16)
 
     One token after the other:
 
@@ -73,8 +82,8 @@ class TransformerDecoderBlock(keras.layers.Layer):
     ...     output, cache = block(
     ...         token, memory_cache=memory_cache, cache=cache, cache_position=position
     ...     )
-    >>> output.shape
-    TensorShape([2, 1, 16])
+    >>> tuple(output.shape)
+    (2, 1, 16)
 
     References:
         Vaswani et al. 2017, "Attention is all you need", https://arxiv.org/abs/1706.03762
@@ -91,7 +100,7 @@ class TransformerDecoderBlock(keras.layers.Layer):
         window: int | None = None,
         normalization: str = "layer",
         normalize_first: bool = False,
-        activation: str = "relu",
+        activation="relu",
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         use_bias: bool = True,
@@ -123,27 +132,31 @@ class TransformerDecoderBlock(keras.layers.Layer):
         self.supports_masking = True
         self.options = options
 
-    def build(self, inputs_shape, memory_shape=None):
-        if memory_shape is None:
+    def build(self, inputs_shape, memory_shape=None, memory_cache_shape=None):
+        if memory_shape is None and memory_cache_shape is not None:
             raise ValueError(
                 "The block is built for the features of its memory: call it with `memory` before "
                 "`memory_cache`, or build it. Received: memory_shape=None"
             )
         options, dtype, features = self.options, self.dtype_policy, inputs_shape[-1]
+        options.require_inputs(inputs_shape)
+        self.features = features
+        has_memory = memory_shape is not None
         self.self_attention = options.self_attention(features, dtype)
-        self.memory_attention = options.attention(features, dtype, "memory_attention", 1)
+        self.memory_attention = (
+            options.attention(features, dtype, "memory_attention", 1) if has_memory else None
+        )
         self.feed_forward = options.feed_forward(dtype)
         self.self_attention_branch = options.branch(dtype, "self_attention_branch", 2)
-        self.memory_attention_branch = options.branch(dtype, "memory_attention_branch", 3)
+        self.memory_attention_branch = (
+            options.branch(dtype, "memory_attention_branch", 3) if has_memory else None
+        )
         self.feed_forward_branch = options.branch(dtype, "feed_forward_branch", 4)
         self.self_attention.build(inputs_shape, inputs_shape)
-        self.memory_attention.build(inputs_shape, memory_shape)
-        for layer in (
-            self.feed_forward,
-            self.self_attention_branch,
-            self.memory_attention_branch,
-            self.feed_forward_branch,
-        ):
+        if has_memory:
+            self.memory_attention.build(inputs_shape, memory_shape)
+            self.memory_attention_branch.build(inputs_shape)
+        for layer in (self.feed_forward, self.self_attention_branch, self.feed_forward_branch):
             layer.build(inputs_shape)
         self.built = True
 
@@ -161,10 +174,10 @@ class TransformerDecoderBlock(keras.layers.Layer):
         cache_position=None,
         memory_cache=None,
     ):
-        _require_one_memory(memory, memory_cache)
-        mask = parts.keras_mask(inputs, mask)
-        token_mask = parts.own_mask(inputs, mask)
-        inputs = masks.clear_hidden(inputs, token_mask)
+        self.compute_output_shape(inputs.shape)
+        self._require_memory(inputs, memory, memory_cache, memory_mask)
+        mask = parts.token_mask(inputs, mask)
+        inputs = parts.clear_missing(inputs, mask, self.compute_dtype)
         outputs, weights, cache = parts.attend_to_self(
             self.self_attention,
             self.self_attention_branch,
@@ -179,22 +192,20 @@ class TransformerDecoderBlock(keras.layers.Layer):
                 "cache_position": cache_position,
             },
         )
-        outputs, memory_weights = self._attend_to_memory(
-            outputs,
-            token_mask,
-            memory,
-            memory_cache,
-            memory_mask,
-            training,
-            return_attention_scores,
-        )
+        memory_weights = None
+        if self.memory_attention is not None:
+            outputs, memory_weights = self._attend_to_memory(
+                outputs,
+                parts.own_mask(inputs, mask),
+                memory,
+                memory_cache,
+                memory_mask,
+                training,
+                return_attention_scores,
+            )
         hidden = self.feed_forward(self.feed_forward_branch.enter(outputs))
         outputs = self.feed_forward_branch.leave(outputs, hidden, training)
-        results = (outputs,)
-        if return_attention_scores:
-            results += (weights, memory_weights)
-        if cache is not None:
-            results += (cache,)
+        results = tuple(x for x in (outputs, weights, memory_weights, cache) if x is not None)
         return results if len(results) > 1 else outputs
 
     def _attend_to_memory(
@@ -219,10 +230,19 @@ class TransformerDecoderBlock(keras.layers.Layer):
 
     def project_memory(self, memory, mask=None):
         """Project a memory (B, S, Dm) to the `memory_cache` of the call, once for all steps."""
+        if self.memory_attention is None:
+            raise _built_without_memory(f"memory.shape={tuple(memory.shape)}")
         return self.memory_attention.project_memory(memory, mask)
 
+    def compute_mask(self, inputs, previous_mask):
+        # Keras would hang a nested list on the outputs as it was given.
+        return None if previous_mask is None else masks.require_boolean(previous_mask)
+
     def compute_output_shape(self, inputs_shape, memory_shape=None):
-        return inputs_shape
+        self.options.require_inputs(inputs_shape, self.features if self.built else None)
+        if memory_shape is not None:
+            self._require_memory_shape(inputs_shape, memory_shape)
+        return tuple(inputs_shape)
 
     def compute_output_spec(
         self,
@@ -238,32 +258,70 @@ class TransformerDecoderBlock(keras.layers.Layer):
         cache_position=None,
         memory_cache=None,
     ):
-        _require_one_memory(memory, memory_cache)
+        shape = self.compute_output_shape(inputs.shape)
+        self._require_memory(inputs, memory, memory_cache, memory_mask)
+        mask = parts.token_mask(inputs, mask)
         results = self.self_attention.compute_output_spec(
             inputs,
             inputs,
+            query_mask=parts.own_mask(inputs, mask),
+            value_mask=mask,
+            attention_mask=attention_mask,
             return_attention_scores=return_attention_scores,
             cache=cache,
             cache_position=cache_position,
         )
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        outputs = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not isinstance(results, tuple):
             return outputs
-        own, heads = list(results[1:]), self.options.num_heads
-        if return_attention_scores:
-            length = memory.shape[1] if memory_cache is None else memory_cache.shape[2]
-            shape = (inputs.shape[0], heads, inputs.shape[1], length)
+        own = list(results[1:])
+        if return_attention_scores and self.memory_attention is not None:
+            shape = self._memory_scores_shape(inputs, memory, memory_cache)
             own.insert(1, keras.KerasTensor(shape, dtype=self.compute_dtype))
         return (outputs, *own)
 
+    def _require_memory(self, inputs, memory, memory_cache, memory_mask):
+        """Raise `ValueError` unless there is the memory that the block was built for."""
+        shapes = [None if x is None else tuple(x.shape) for x in (memory, memory_cache)]
+        received = f"memory.shape={shapes[0]}, memory_cache.shape={shapes[1]}"
+        given = 2 - shapes.count(None)
+        if self.memory_attention is None:
+            if given:
+                raise _built_without_memory(received)
+            return
+        if given != 1:
+            raise ValueError(
+                "The block was built for a memory and attends to `memory` or, projected before, to "
+                "`memory_cache`: give one of them. For a decoder-only model take a block that was "
+                "never given a memory, or a TransformerEncoderBlock called with "
+                f"use_causal_mask=True. Received: {received}"
+            )
+        if memory is not None:
+            self._require_memory_shape(inputs.shape, memory.shape)
+            masks.padding(memory_mask, tuple(memory.shape)[:2], "memory_mask")
+        else:
+            require_projected_memory(self.memory_attention, memory_cache)
+            require_one_batch(inputs=inputs.shape, memory_cache=memory_cache.shape)
+            shape = self._memory_scores_shape(inputs, memory, memory_cache)
+            masks.expand(memory_mask, shape, "memory_mask")
+
+    def _require_memory_shape(self, inputs_shape, memory_shape):
+        if self.built and self.memory_attention is None:
+            raise _built_without_memory(f"memory_shape={tuple(memory_shape)}")
+        features = self.memory_attention.features["key"] if self.built else None
+        require_features("memory", memory_shape, features, rank=3)
+        require_one_batch(inputs=inputs_shape, memory=memory_shape)
+
+    def _memory_scores_shape(self, inputs, memory, memory_cache):
+        length = memory.shape[1] if memory_cache is None else memory_cache.shape[2]
+        return inputs.shape[0], self.options.num_heads, inputs.shape[1], length
+
     def get_config(self):
-        return {**super().get_config(), **self.options.config()}
+        return {**super().get_config(), **quantized_dtype(self), **self.options.config()}
 
 
-def _require_one_memory(memory, memory_cache):
-    if (memory is None) == (memory_cache is None):
-        given = [None if x is None else tuple(x.shape) for x in (memory, memory_cache)]
-        raise ValueError(
-            "The block attends to `memory` or, projected before, to `memory_cache`: give one of "
-            f"them. Received: memory.shape={given[0]}, memory_cache.shape={given[1]}"
-        )
+def _built_without_memory(received) -> ValueError:
+    return ValueError(
+        "The block was built without a memory, as one of a decoder-only model, and cannot attend "
+        f"to any: make another block for that. Received: {received}"
+    )

@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn.layers import transformer_parts as parts
+from keras_attn.layers.quantized import quantized_dtype
 from keras_attn.ops import masks
 
 
@@ -25,7 +26,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
         window: As in `MultiHeadAttention`. Defaults to `None`.
         normalization: `"layer"` or `"rms"`. Defaults to `"layer"`.
         normalize_first: Whether the block is pre-norm. Defaults to `False`.
-        activation: `"relu"`, `"gelu"` or `"swiglu"`. Defaults to `"relu"`.
+        activation: Of the feed-forward network, any that `FeedForward` takes, the gated ones
+            included. Defaults to `"relu"`.
         dropout: Probability of the residual dropout. Defaults to `0.0`.
         attention_dropout: Probability that an attention weight is dropped. Defaults to `0.0`.
         use_bias: Whether the projections have biases. Defaults to `True`.
@@ -35,7 +37,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
         seed: Seed of the dropouts. Defaults to `None`.
 
     Call arguments:
-        inputs: (B, T, D).
+        inputs: (B, T, D); integers and booleans are cast.
         mask: Boolean (B, T): tokens that exist. Taken from the Keras mask of `inputs` if not given.
             With a cache also (B, M), for positions 0 to M.
         attention_mask: Boolean (T, S), (B|1, T, S) or (B|1, N|1, T, S).
@@ -54,8 +56,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
     Example:
 
     >>> block = TransformerEncoderBlock(4, 32, normalize_first=True, activation="gelu")
-    >>> block(keras.ops.ones((2, 3, 16))).shape
-    TensorShape([2, 3, 16])
+    >>> tuple(block(keras.ops.ones((2, 3, 16))).shape)
+    (2, 3, 16)
 
     References:
         Vaswani et al. 2017, "Attention is all you need", https://arxiv.org/abs/1706.03762
@@ -72,7 +74,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
         window: int | None = None,
         normalization: str = "layer",
         normalize_first: bool = False,
-        activation: str = "relu",
+        activation="relu",
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         use_bias: bool = True,
@@ -106,6 +108,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
 
     def build(self, input_shape):
         options, dtype, features = self.options, self.dtype_policy, input_shape[-1]
+        options.require_inputs(input_shape)
+        self.features = features
         self.attention = options.self_attention(features, dtype)
         self.attention_branch = options.branch(dtype, "self_attention_branch", 1)
         self.feed_forward = options.feed_forward(dtype)
@@ -126,8 +130,9 @@ class TransformerEncoderBlock(keras.layers.Layer):
         cache=None,
         cache_position=None,
     ):
-        mask = parts.keras_mask(inputs, mask)
-        inputs = masks.clear_hidden(inputs, parts.own_mask(inputs, mask))
+        self.compute_output_shape(inputs.shape)
+        mask = parts.token_mask(inputs, mask)
+        inputs = parts.clear_missing(inputs, mask, self.compute_dtype)
         outputs, weights, cache = parts.attend_to_self(
             self.attention,
             self.attention_branch,
@@ -151,8 +156,13 @@ class TransformerEncoderBlock(keras.layers.Layer):
         """An empty cache of `length` positions for the built block."""
         return self.attention.initial_cache(batch_size, length)
 
+    def compute_mask(self, inputs, previous_mask):
+        # Keras would hang a nested list on the outputs as it was given.
+        return None if previous_mask is None else masks.require_boolean(previous_mask)
+
     def compute_output_shape(self, input_shape):
-        return input_shape
+        self.options.require_inputs(input_shape, self.features if self.built else None)
+        return tuple(input_shape)
 
     def compute_output_spec(
         self,
@@ -165,15 +175,21 @@ class TransformerEncoderBlock(keras.layers.Layer):
         cache=None,
         cache_position=None,
     ):
+        outputs = keras.KerasTensor(
+            self.compute_output_shape(inputs.shape), dtype=self.compute_dtype
+        )
+        mask = parts.token_mask(inputs, mask)
         results = self.attention.compute_output_spec(
             inputs,
             inputs,
+            query_mask=parts.own_mask(inputs, mask),
+            value_mask=mask,
+            attention_mask=attention_mask,
             return_attention_scores=return_attention_scores,
             cache=cache,
             cache_position=cache_position,
         )
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         return (outputs, *results[1:]) if isinstance(results, tuple) else outputs
 
     def get_config(self):
-        return {**super().get_config(), **self.options.config()}
+        return {**super().get_config(), **quantized_dtype(self), **self.options.config()}

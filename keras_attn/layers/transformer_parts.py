@@ -1,14 +1,17 @@
 """What the Transformer blocks are made of: their options, and sublayers made from these."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import keras
-from keras import initializers
+from keras import initializers, ops
 
 from keras_attn.layers.feed_forward import FeedForward
+from keras_attn.layers.feed_forward_activations import activation_config
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.residual_branch import ResidualBranch, require_normalization
 from keras_attn.layers.rotary_embedding import rotary_of
+from keras_attn.layers.shape_checks import require_features
 from keras_attn.ops import masks
 
 
@@ -24,7 +27,7 @@ class BlockOptions:
     window: int | None
     normalization: str
     normalize_first: bool
-    activation: str
+    activation: str | dict | Callable
     dropout: float
     attention_dropout: float
     use_bias: bool
@@ -54,7 +57,7 @@ class BlockOptions:
         return options
 
     def config(self) -> dict:
-        return asdict(self)
+        return {**vars(self), "activation": activation_config(self.activation)}
 
     def attention(self, features, dtype, name, seed_offset, rotary=None, window=None):
         """A `MultiHeadAttention` for inputs of so many features."""
@@ -99,6 +102,16 @@ class BlockOptions:
             dtype=dtype,
         )
 
+    def require_inputs(self, shape, features=None):
+        """Raise `ValueError` unless a block with these options can be called with the shape.
+
+        Args:
+            shape: (B, T, D), of the inputs.
+            features: what the block was built for, None where it is not built.
+        """
+        require_features("inputs", shape, features, rank=3)
+        self._head_features(shape[-1])
+
     def _head_features(self, features):
         if self.key_dim is not None:
             return self.key_dim
@@ -121,6 +134,25 @@ def keras_mask(tensor, mask):
     Keras fills the argument `mask` only where a layer is called with a single tensor.
     """
     return getattr(tensor, "_keras_mask", None) if mask is None else mask
+
+
+def token_mask(tensor, mask):
+    """The mask given, as a tensor, or else the Keras mask of the tensor: (B, length) or None."""
+    mask = keras_mask(tensor, mask)
+    if mask is None:
+        return None
+    mask = masks.require_boolean(mask)
+    if len(mask.shape) != 2:
+        raise ValueError(
+            "`mask` says which tokens exist and must have the shape (batch, length). "
+            f"Received: mask.shape={tuple(mask.shape)}"
+        )
+    return mask
+
+
+def clear_missing(inputs, mask, dtype):
+    """The inputs in the dtype, with 0 in the place of tokens that do not exist."""
+    return masks.clear_padding(ops.cast(inputs, dtype), own_mask(inputs, mask))
 
 
 def attend_to_self(layer, branch, inputs, mask, options):

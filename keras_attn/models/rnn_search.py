@@ -14,6 +14,7 @@ from keras_attn.layers import (
     Maxout,
 )
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
+from keras_attn.models.precision import Precision, require_float
 from keras_attn.models.token_model import TokenModel
 from keras_attn.models.vocabularies import require_shared_vocabulary
 
@@ -59,8 +60,10 @@ class RNNSearch(TokenModel):
         dropout: share of the embedded inputs and of the readout dropped in training.
         name: of the model.
         trainable: whether its weights are trained.
+        dtype: dtype policy of all layers, that of `keras.config.set_dtype_policy` by default.
 
-    It computes in the precision of `keras.config.set_dtype_policy`, the logits in float32.
+    The logits are float32 whatever the dtype policy. `quantize` takes a trained model to int8 or
+    int4; saved, it comes back as it was.
 
     Call arguments, a dict:
         source: (B, S) int32 ids; S >= 1.
@@ -103,6 +106,8 @@ class RNNSearch(TokenModel):
         dropout: float = 0.0,
         name: str | None = None,
         trainable: bool = True,
+        *,
+        dtype=None,
     ):
         self.settings = {
             "source_vocabulary_size": source_vocabulary_size,
@@ -118,6 +123,8 @@ class RNNSearch(TokenModel):
             "dropout": dropout,
         }
         _check(self.settings)
+        self.precision = Precision(dtype)
+        policy = self.precision.policy
         layers = keras.layers
         recurrent_layer, recurrent_cell = CELLS[cell]
         self.target_embedding = layers.ReversibleEmbedding(
@@ -126,28 +133,46 @@ class RNNSearch(TokenModel):
             tie_weights=True,
             reverse_dtype="float32",
             name="target_embedding",
+            **self.precision.of_tied_embedding("target_embedding"),
         )
         self.source_embedding = (
             self.target_embedding
             if share_embeddings
-            else layers.Embedding(source_vocabulary_size, embedding_dim, name="source_embedding")
+            else layers.Embedding(
+                source_vocabulary_size,
+                embedding_dim,
+                dtype=self.precision.of("source_embedding"),
+                name="source_embedding",
+            )
         )
-        self.source_mask = LengthMask(name="source_mask")
+        self.source_mask = LengthMask(dtype=policy, name="source_mask")
         self.encoder = layers.Bidirectional(
-            recurrent_layer(encoder_units, return_sequences=True), name="encoder"
+            recurrent_layer(encoder_units, return_sequences=True, dtype=policy),
+            dtype=policy,
+            name="encoder",
         )
-        self.first_state = layers.Dense(decoder_units, "tanh", name="first_state")
+        self.first_state = layers.Dense(
+            decoder_units, "tanh", dtype=self.precision.of("first_state"), name="first_state"
+        )
         self.decoder = AttentionRNN(
-            recurrent_cell(decoder_units), AdditiveAttention(attention_units), name="decoder"
+            recurrent_cell(decoder_units, dtype=policy),
+            AdditiveAttention(attention_units, dtype=policy),
+            dtype=policy,
+            name="decoder",
         )
-        self.readout = layers.Dense(2 * readout_units, name="readout")
-        self.maxout = Maxout(2, name="maxout")
-        self.dropout = layers.Dropout(dropout, name="dropout")
+        self.readout = layers.Dense(
+            2 * readout_units, dtype=self.precision.of("readout"), name="readout"
+        )
+        self.maxout = Maxout(2, dtype=policy, name="maxout")
+        self.dropout = layers.Dropout(dropout, dtype=policy, name="dropout")
         self.output_projection = (
             None
             if tie_embeddings
             else layers.Dense(
-                target_vocabulary_size, use_bias=False, dtype="float32", name="output_projection"
+                target_vocabulary_size,
+                use_bias=False,
+                dtype=self.precision.of("output_projection", "float32"),
+                name="output_projection",
             )
         )
 
@@ -158,6 +183,7 @@ class RNNSearch(TokenModel):
         }
         outputs = self._predict(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
+        self.dtype_policy = self.precision.of_model
 
     def features(self, inputs, training: bool | None = None):
         """The readout t_i, from which the output layer predicts: (B, T, readout_units)."""
@@ -174,7 +200,8 @@ class RNNSearch(TokenModel):
 
     @property
     def output_table(self):
-        """The output layer's weights, (target_vocabulary_size, readout_units)."""
+        """The output layer's float weights, (target_vocabulary_size, readout_units)."""
+        require_float(self.output_projection or self.target_embedding)
         if self.output_projection is None:
             return self.target_embedding.embeddings
         return ops.transpose(self.output_projection.kernel)
@@ -208,7 +235,12 @@ class RNNSearch(TokenModel):
         return logits, {"memory": memory, "decoder": decoder_states}, alignment
 
     def get_config(self):
-        return {**self.settings, "name": self.name, "trainable": self.trainable}
+        return {
+            **self.settings,
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": self.precision.config(self),
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -230,7 +262,8 @@ class RNNSearch(TokenModel):
 
     def _predict(self, features):
         if self.output_projection is None:
-            return self.target_embedding(features, reverse=True)
+            # Quantised it leaves them in the dtype of the features.
+            return ops.cast(self.target_embedding(features, reverse=True), "float32")
         return self.output_projection(features)
 
     def _read_out(self, outputs, embedded, training):

@@ -11,6 +11,7 @@ from keras_attn.layers import (
 )
 from keras_attn.layers.fast_parts import Dropout, LayerNormalization
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
+from keras_attn.models.precision import Precision, require_float
 from keras_attn.models.token_model import TokenModel
 from keras_attn.models.vocabularies import require_shared_vocabulary
 
@@ -88,8 +89,10 @@ class Transformer(TokenModel):
         max_length: the most tokens that `step` can write, the size of its caches.
         name: of the model.
         trainable: whether its weights are trained.
+        dtype: dtype policy of all layers, that of `keras.config.set_dtype_policy` by default.
 
-    It computes in the precision of `keras.config.set_dtype_policy`, the logits in float32.
+    The logits are float32 whatever the dtype policy. `quantize` takes a trained model to int8 or
+    int4; saved, it comes back as it was.
 
     Call arguments, a dict:
         source: (B, S) int32 ids; S >= 1.
@@ -136,6 +139,8 @@ class Transformer(TokenModel):
         max_length: int = 256,
         name: str | None = None,
         trainable: bool = True,
+        *,
+        dtype=None,
     ):
         self.settings = {
             "source_vocabulary_size": source_vocabulary_size,
@@ -155,6 +160,8 @@ class Transformer(TokenModel):
             "max_length": max_length,
         }
         _check(self.settings)
+        self.precision = Precision(dtype)
+        policy = self.precision.policy
         layers = keras.layers
         self.target_embedding = layers.ReversibleEmbedding(
             target_vocabulary_size,
@@ -163,6 +170,7 @@ class Transformer(TokenModel):
             embeddings_initializer=_unit_length(dim),
             reverse_dtype="float32",
             name="target_embedding",
+            **self.precision.of_tied_embedding("target_embedding"),
         )
         self.source_embedding = (
             self.target_embedding
@@ -171,12 +179,13 @@ class Transformer(TokenModel):
                 source_vocabulary_size,
                 dim,
                 embeddings_initializer=_unit_length(dim),
+                dtype=self.precision.of("source_embedding"),
                 name="source_embedding",
             )
         )
-        self.enter = EnterTransformer(positions == "sinusoidal", name="enter")
-        self.source_mask = LengthMask(name="source_mask")
-        self.dropout = Dropout(dropout, name="dropout")
+        self.enter = EnterTransformer(positions == "sinusoidal", dtype=policy, name="enter")
+        self.source_mask = LengthMask(dtype=policy, name="source_mask")
+        self.dropout = Dropout(dropout, dtype=policy, name="dropout")
         block = {
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
@@ -185,6 +194,7 @@ class Transformer(TokenModel):
             "normalize_first": normalize_first,
             "dropout": dropout,
             "attention_dropout": attention_dropout,
+            "dtype": policy,
         }
         self.encoder_blocks = [
             TransformerEncoderBlock(**block, name=f"encoder_{index}")
@@ -196,13 +206,18 @@ class Transformer(TokenModel):
         ]
         self.encoder_norm = self.decoder_norm = None
         if normalize_first:
-            self.encoder_norm = LayerNormalization(epsilon=1e-6, name="encoder_norm")
-            self.decoder_norm = LayerNormalization(epsilon=1e-6, name="decoder_norm")
+            self.encoder_norm, self.decoder_norm = (
+                LayerNormalization(epsilon=1e-6, dtype=policy, name=f"{side}_norm")
+                for side in ("encoder", "decoder")
+            )
         self.output_projection = (
             None
             if tie_embeddings
             else layers.Dense(
-                target_vocabulary_size, use_bias=False, dtype="float32", name="output_projection"
+                target_vocabulary_size,
+                use_bias=False,
+                dtype=self.precision.of("output_projection", "float32"),
+                name="output_projection",
             )
         )
 
@@ -213,6 +228,7 @@ class Transformer(TokenModel):
         }
         outputs = self._predict(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
+        self.dtype_policy = self.precision.of_model
 
     @classmethod
     def preset(
@@ -249,7 +265,8 @@ class Transformer(TokenModel):
 
     @property
     def output_table(self):
-        """The output layer's weights, (target_vocabulary_size, d)."""
+        """The output layer's float weights, (target_vocabulary_size, d)."""
+        require_float(self.output_projection or self.target_embedding)
         if self.output_projection is None:
             return self.target_embedding.embeddings
         return ops.transpose(self.output_projection.kernel)
@@ -323,7 +340,12 @@ class Transformer(TokenModel):
         return logits, state, ops.mean(weights[:, :, 0], axis=1)
 
     def get_config(self):
-        return {**self.settings, "name": self.name, "trainable": self.trainable}
+        return {
+            **self.settings,
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": self.precision.config(self),
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -343,7 +365,8 @@ class Transformer(TokenModel):
 
     def _predict(self, features):
         if self.output_projection is None:
-            return self.target_embedding(features, reverse=True)
+            # Quantised it leaves them in the dtype of the features.
+            return ops.cast(self.target_embedding(features, reverse=True), "float32")
         return self.output_projection(features)
 
 

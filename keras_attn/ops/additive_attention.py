@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.ops import masks
+from keras_attn.ops.attention import drop_weights
 from keras_attn.ops.products import times
 
 
@@ -61,6 +62,8 @@ def additive_attention(
     score_scale=None,
     mask=None,
     causal: bool = False,
+    dropout: float = 0.0,
+    seed=None,
 ):
     """Average the values by the softmax of their additive scores.
 
@@ -77,19 +80,21 @@ def additive_attention(
         mask: boolean (B, S) or (B|1, T, S), True where a query may attend, or None.
         causal: whether a query sees no key after its own position, the last query being at the
             last key.
+        dropout: probability that a weight is dropped; the others are divided by 1 - dropout.
+        seed: two integers that decide which.
 
     Returns:
-        Contexts (B, T, Dv) and weights (B, T, S), in the dtype of the values.
+        Contexts (B, T, Dv) and weights (B, T, S) before dropout, in the dtype of the values.
 
     Raises:
-        ValueError: the mask is not boolean or does not fit.
+        ValueError: the mask is not boolean or does not fit, dropout without a seed.
 
     Example:
 
     >>> query, keys = ops.ones((2, 3, 8)), ops.ones((2, 5, 8))
     >>> context, weights = additive_attention(query, keys, ops.ones((2, 5, 4)), ops.ones((8,)))
-    >>> context.shape, weights.shape
-    (TensorShape([2, 3, 4]), TensorShape([2, 3, 5]))
+    >>> tuple(context.shape), tuple(weights.shape)
+    ((2, 3, 4), (2, 3, 5))
     """
     visible = masks.visible(scores_shape(query, keys), mask, causal=causal)
     if visible is not None:
@@ -97,4 +102,5 @@ def additive_attention(
         keys, values = masks.clear_hidden(keys, seen), masks.clear_hidden(values, seen)
     scores = additive_scores(query, keys, score_vector, bias, score_scale)
     weights = ops.cast(masks.masked_softmax(scores, visible), values.dtype)
-    return ops.matmul(weights, values), weights
+    kept = drop_weights(weights, dropout, seed) if dropout else weights
+    return ops.matmul(kept, values), weights

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn.ops import masks
 from keras_attn.ops.attention_shapes import require_shapes, scores_shape
 from keras_attn.ops.blockwise_attention import blockwise_attention, seed_of
+from keras_attn.ops.scalars import as_scalar
 
 METHODS = ("auto", "dense", "blockwise")
 SHORTEST_BLOCKWISE = 256
@@ -87,7 +88,7 @@ def dot_product_attention(
             query, key, value, mask, causal, window, scale, dropout=dropout, seed=seed
         )
     weights, value = attention_weights(query, key, value, mask, causal, window, scale)
-    output = weighted_values(_dropped(weights, dropout, seed) if dropout else weights, value)
+    output = weighted_values(drop_weights(weights, dropout, seed) if dropout else weights, value)
     return (output, weights) if return_weights else output
 
 
@@ -117,7 +118,8 @@ def chooses_blockwise(query, key, causal: bool = False, window: int | None = Non
     return skips or (batch or 1) * heads * queries * keys > MOST_DENSE_WEIGHTS
 
 
-def _dropped(weights, dropout, seed):
+def drop_weights(weights, dropout, seed):
+    """Weights of which some are dropped, and the others divided by the share that is kept."""
     return tf.nn.experimental.stateless_dropout(weights, dropout, seed=seed_of(dropout, seed))
 
 
@@ -136,7 +138,7 @@ def attention_weights(query, key, value, mask=None, causal=False, window=None, s
         seen = masks.seen_keys(visible)
         key, value = masks.clear_hidden(key, seen), masks.clear_hidden(value, seen)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    query = query * ops.cast(scale, query.dtype)
+    query = query * as_scalar(scale, query.dtype)
     scores = ops.matmul(_group(query, key.shape[2]), ops.transpose(key, (0, 2, 3, 1)))
     scores = ops.reshape(scores, shape)  # (B, N, T, S)
     return ops.cast(masks.masked_softmax(scores, visible), value.dtype), value

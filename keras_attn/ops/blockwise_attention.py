@@ -10,6 +10,7 @@ from keras_attn.ops.attention_shapes import require_shapes, scores_shape
 from keras_attn.ops.compilation import compiles_blocks
 from keras_attn.ops.dropout import int32_seed
 from keras_attn.ops.hand_gradient import with_gradient
+from keras_attn.ops.scalars import as_scalar
 from keras_attn.ops.shapes import sizes
 
 LARGE_BLOCK, SMALL_BLOCK = 256, 128
@@ -113,7 +114,7 @@ def blockwise_attention(
     batch = _batch_size(query, key, value)
     query, key, value = (_with_batch(x, batch) for x in (query, key, value))
     (_, queries, heads, features), (_, keys, groups, _) = sizes(query), sizes(key)
-    query *= tf.cast(features**-0.5 if scale is None else scale, query.dtype)
+    query *= as_scalar(features**-0.5 if scale is None else scale, query.dtype)
 
     rows, columns = (block_size or _block_size(length, keys, window) for length in (queries, keys))
     counts = _count(queries, rows), _count(keys, columns)

@@ -163,6 +163,16 @@ def visible(
     return masks.combine(seen, *keys, _attention_mask(attention_mask, key_positions))
 
 
+def require_masks(scores_shape, value_mask, key_mask, attention_mask):
+    """Raise `ValueError` for masks that `visible` cannot take.
+
+    The shape of the scores is (B, N, T, None), for the masks may reach any number of positions.
+    """
+    masks.padding(value_mask, (scores_shape[0], None), "value_mask")
+    masks.padding(key_mask, (scores_shape[0], None), "key_mask")
+    masks.expand_attention_mask(attention_mask, scores_shape)
+
+
 def _key_mask(mask, position, new_tokens, key_positions):
     """A mask of new tokens or of positions, as a mask of slots (B|1, L)."""
     mask = masks.require_boolean(mask)

@@ -45,13 +45,13 @@ def carried(tensor, mask=None):
     return getattr(tensor, "_keras_mask", None) if mask is None else mask
 
 
-def require_window(window):
+def require_window(window, name: str = "window"):
     """Raise `ValueError` unless `window` is None or a positive integer."""
     if window is None or (isinstance(window, int) and not isinstance(window, bool) and window > 0):
         return
     raise ValueError(
-        "`window` must be a positive integer, the number of positions that a query sees on one "
-        f"side, its own among them, or None for all. Received: window={window!r}"
+        f"`{name}` must be a positive integer, the number of positions that a query sees on one "
+        f"side, its own among them, or None for all. Received: {name}={window!r}"
     )
 
 
@@ -151,7 +151,7 @@ def expand(mask, scores_shape, name: str = "mask"):
     missing = rank - len(given)
     # (B, S) is never read as (T, S): which of the two it was would hang on the batch size.
     fitted = (*given[:1], *(1,) * missing, *given[1:])
-    if len(given) not in {2, 3, rank} or not _fits(fitted, scores_shape):
+    if len(given) not in {2, 3, rank} or not fits(fitted, scores_shape):
         known = tuple(size if isinstance(size, int) else None for size in scores_shape)
         forms = "(B, S), (B, T, S)" + (" or (B, N, T, S)" if rank == 4 else "")
         raise ValueError(
@@ -162,7 +162,7 @@ def expand(mask, scores_shape, name: str = "mask"):
     return mask[(slice(None), *(None,) * missing)]
 
 
-def _fits(shape, full_shape) -> bool:
+def fits(shape, full_shape) -> bool:
     """Whether `shape` broadcasts to `full_shape`, as far as both are known in a traced graph."""
     return len(shape) == len(full_shape) and all(
         size in {1, None} or not isinstance(full, int) or size == full
@@ -175,7 +175,7 @@ def padding(mask, shape, name: str):
     if mask is None:
         return None
     mask = require_boolean(mask, name)
-    if not _fits(tuple(mask.shape), shape):
+    if not fits(tuple(mask.shape), shape):
         known = tuple(size if isinstance(size, int) else None for size in shape)
         raise ValueError(
             f"`{name}` says which positions exist and must have their shape, here {known}. "
@@ -198,13 +198,20 @@ def of_call(scores_shape, value_mask=None, key_mask=None, attention_mask=None):
         A boolean mask of the rank of the scores, or None.
     """
     keys = (scores_shape[0], scores_shape[-1])
-    if attention_mask is not None and len(attention_mask.shape) == 2:
-        attention_mask = attention_mask[None]
     return combine(
         expand(padding(value_mask, keys, "value_mask"), scores_shape),
         expand(padding(key_mask, keys, "key_mask"), scores_shape),
-        expand(attention_mask, scores_shape, "attention_mask"),
+        expand_attention_mask(attention_mask, scores_shape),
     )
+
+
+def expand_attention_mask(mask, scores_shape):
+    """As `expand`, of a mask whose two axes, if it has no more, are (T, S)."""
+    if mask is None:
+        return None
+    mask = require_boolean(mask, "attention_mask")
+    mask = mask[None] if len(mask.shape) == 2 else mask
+    return expand(mask, scores_shape, "attention_mask")
 
 
 def broadcast_batch(first, second):
@@ -325,8 +332,9 @@ def require_step_mask(mask, batch, length, name: str = "mask"):
     sentence = require_step_mask_shape(mask.shape, batch, length, name)
     if tuple(mask.shape) == (batch, length):
         return mask
-    fits = ((tf.shape(mask)[0] == batch) | (tf.shape(mask)[0] == 1)) & (tf.shape(mask)[1] == length)
-    check = tf.debugging.Assert(fits, [sentence, f"Received: {name}.shape=", tf.shape(mask)])
+    rows, steps = tf.unstack(tf.shape(mask))
+    right = ((rows == batch) | (rows == 1)) & (steps == length)
+    check = tf.debugging.Assert(right, [sentence, f"Received: {name}.shape=", tf.shape(mask)])
     with tf.control_dependencies([] if check is None else [check]):
         return tf.broadcast_to(mask, [batch, length])
 
@@ -344,7 +352,7 @@ def require_step_mask_shape(shape, batch, length, name: str = "mask") -> str:
         f"{known}."
     )
     one_length = len(shape) == 2 and (None in (shape[1], known[1]) or shape[1] == known[1])
-    if not one_length or not _fits(shape, known):
+    if not one_length or not fits(shape, known):
         raise ValueError(f"{sentence} Received: {name}.shape={shape}")
     return sentence
 

@@ -162,7 +162,7 @@ def test_dropout_is_random_in_training_alone_and_differs_between_branches():
 @pytest.mark.parametrize("block", [layers.TransformerEncoderBlock, layers.TransformerDecoderBlock])
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"normalization": "batch"}, "one of.*Received: normalization='batch'"),
-    ({"activation": "tanh"}, "one of.*Received: activation='tanh'"),
+    ({"activation": "tangent"}, "one of.*Received: activation='tangent'"),
     ({"window": -1}, "Received: window=-1"),
     ({"intermediate_dim": 0}, "Received: intermediate_dim=0"),
     ({"num_key_value_heads": 3}, "multiple.*Received: num_heads=4, num_key_value_heads=3"),
