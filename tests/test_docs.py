@@ -27,6 +27,9 @@ def test_every_pair_of_blocks_runs_on_our_side(ours):
     assert ours["logits"].shape == (2, 5, 20)
     assert ours["found"].tokens.shape == (2, 4, 9)
     assert ours["drawn"].lengths.shape == (2, 1)
+    assert ours["ranked"].scores.shape == (2, 5)
+    scores, as_addons = ours["found"].scores[:, 0], ours["like_addons"].scores[:, 0]
+    assert (as_addons.numpy() >= scores.numpy() - 1e-6).all()
 
 
 def test_every_block_says_whose_code_it_is():

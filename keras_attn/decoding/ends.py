@@ -58,7 +58,7 @@ def make_ends(end_id, vocabulary_size: int | None) -> Ends:
 def _distinct(tokens):
     """Sorted tokens that are known at run time only: twice the same would be one answer twice."""
     checked = tf.debugging.assert_none_equal(
-        tokens[1:], tokens[:-1], "end_id must name each token once."
+        tokens[1:], tokens[:-1], message="end_id must name each token once."
     )
     with tf.control_dependencies([checked] if checked is not None else []):
         return tf.identity(tokens)

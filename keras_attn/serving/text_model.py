@@ -32,11 +32,13 @@ class TextModel:
         length_penalty: alpha of the beam's scores.
         n_best: how many answers a beam returns; by default `beam_width`.
         exported: names of the signatures that an export has; by default all.
+        end_rule: whether a beam prefers answers with an end, "finished", or lets those that are cut
+            after `max_length` tokens compete with them, "running".
 
     Raises:
         ValueError: if the width is below 1, `n_best` not between 1 and the width, the length
-            penalty no finite number, or given without a beam, a signature unknown, or the answers
-            longer than the model can write.
+            penalty no finite number, the end rule unknown, one of the two given without a beam, a
+            signature unknown, or the answers longer than the model can write.
 
     Example:
         >>> text_model = TextModel(model, tokenizer, tokenizer, 64, 16)
@@ -55,6 +57,7 @@ class TextModel:
         length_penalty: float = 0.0,
         n_best: int | None = None,
         exported: Sequence[str] = SIGNATURES,
+        end_rule: str = "finished",
     ):
         _check_signatures(exported)
         _check_room(model, max_length)
@@ -68,7 +71,8 @@ class TextModel:
         self.length_penalty = arguments.number(length_penalty, "length_penalty")
         n_best = self.beam_width if n_best is None else n_best
         self.n_best = arguments.static_integer_at_least(n_best, 1, "n_best")
-        _check_search(self.beam_width, self.length_penalty, self.n_best)
+        self.end_rule = arguments.end_rule(end_rule)
+        _check_search(self.beam_width, self.length_penalty, self.n_best, self.end_rule)
         text = tf.TensorSpec([None], tf.string, name="text")
         ids = tf.TensorSpec([None, None], tf.int32, name="ids")
         lengths = tf.TensorSpec([None], tf.int32, name="lengths")
@@ -87,7 +91,11 @@ class TextModel:
         self.translate_bounded = tf.function(translate_bounded, input_signature=[text, limit])
 
     def with_beam(
-        self, beam_width: int, length_penalty: float = 0.0, n_best: int | None = None
+        self,
+        beam_width: int,
+        length_penalty: float = 0.0,
+        n_best: int | None = None,
+        end_rule: str = "finished",
     ) -> "TextModel":
         """The same model with another search."""
         return TextModel(
@@ -100,6 +108,7 @@ class TextModel:
             length_penalty,
             n_best,
             self.exported,
+            end_rule,
         )
 
     @property
@@ -245,6 +254,7 @@ class TextModel:
             beam_width=self.beam_width,
             length_penalty=self.length_penalty,
             n_best=self.n_best,
+            end_rule=self.end_rule,
         )
 
     def _spell(self, hypotheses) -> tf.Tensor:
@@ -271,7 +281,7 @@ def _check_signatures(names: Sequence[str]) -> None:
         )
 
 
-def _check_search(beam_width: int, length_penalty: float, n_best: int) -> None:
+def _check_search(beam_width: int, length_penalty: float, n_best: int, end_rule: str) -> None:
     if n_best > beam_width:
         raise ValueError(
             f"n_best must not exceed beam_width={beam_width}. Received: n_best={n_best}"
@@ -280,6 +290,11 @@ def _check_search(beam_width: int, length_penalty: float, n_best: int) -> None:
         raise ValueError(
             "A length penalty needs a beam, of a width of at least 2. "
             f"Received: length_penalty={length_penalty}, beam_width=1"
+        )
+    if beam_width == 1 and end_rule == "running":
+        raise ValueError(
+            "Greedy search has one answer, which competes with no other: an end rule needs a beam, "
+            f"of a width of at least 2. Received: end_rule={end_rule!r}, beam_width=1"
         )
 
 

@@ -56,11 +56,20 @@ def assert_scores(found, example, expected, tolerance=1e-5):
         np.testing.assert_allclose(values, wanted, atol=tolerance, rtol=1e-6)
 
 
+def assert_token_log_probabilities(found, example, expected):
+    """Those of the used slots, and 0 past their ends."""
+    wanted = np.zeros(found.tokens[example].shape)
+    for slot, each in enumerate(expected[: len(wanted)]):
+        wanted[slot, : len(each.tokens)] = each.token_log_probabilities
+    np.testing.assert_allclose(found.token_log_probabilities[example], wanted, atol=1e-5, rtol=1e-6)
+
+
 def assert_found(found, example, expected):
     """The hypotheses of an example are the expected ones (see `plain_search.Found`), in order."""
     wanted = [each.tokens for each in expected[: found.tokens.shape[1]]]
     assert hypotheses_of(found, example) == wanted
     assert_scores(found, example, expected)
+    assert_token_log_probabilities(found, example, expected)
 
 
 def assert_found_up_to_ties(found, example, expected):
@@ -71,5 +80,6 @@ def assert_found_up_to_ties(found, example, expected):
     known = {tuple(each.tokens): each for each in expected}
     same = [known[tuple(tokens)] for tokens in hypotheses]
     assert_scores(found, example, same)
+    assert_token_log_probabilities(found, example, same)
     scores = [each.score for each in expected[: len(same)]]
     np.testing.assert_allclose([each.score for each in same], scores, atol=1e-5)

@@ -15,6 +15,14 @@ class Found:
     score: float
     log_probability: float
     attention: list
+    token_log_probabilities: list
+
+
+def ends_of(end_id):
+    """The set of end tokens: of one, of several, or of None."""
+    if end_id is None:
+        return set()
+    return {end_id} if isinstance(end_id, int) else set(end_id)
 
 
 def chain(transition, start_id, attention=None):
@@ -50,43 +58,76 @@ def score_of(log_probability, length, attention, alpha, beta):
     return score
 
 
-def exhaustive_search(next_of, vocabulary_size, end_id, max_length, alpha=0.0):
-    """Every hypothesis that ends, best first."""
-    words = [token for token in range(vocabulary_size) if token != end_id]
-    found = []
-    for length in range(max_length):
+def exhaustive_search(next_of, vocabulary_size, end_id, max_length, alpha=0.0, end_rule="finished"):
+    """Every hypothesis that ends, and by the rule those that are cut, best first."""
+    ends = ends_of(end_id)
+    words = [token for token in range(vocabulary_size) if token not in ends]
+    finished, cut = [], []
+    for length in range(max_length + 1):
         for body in itertools.product(words, repeat=length):
-            tokens = [*body, end_id]
-            log_probability = sum(next_of(tokens[:t])[0][tokens[t]] for t in range(len(tokens)))
-            if log_probability > -math.inf:
-                score = score_of(log_probability, len(tokens), [], alpha, 0.0)
-                found.append(Found(tokens, score, log_probability, []))
-    return sorted(found, key=lambda each: -each.score)
+            for last in ends if length < max_length else [None]:
+                tokens = [*body] if last is None else [*body, last]
+                of_tokens = [next_of(tokens[:t])[0][tokens[t]] for t in range(len(tokens))]
+                score = score_of(sum(of_tokens), len(tokens), [], alpha, 0.0)
+                if score > -math.inf:
+                    found = Found(tokens, score, sum(of_tokens), [], of_tokens)
+                    (cut if last is None else finished).append(found)
+    answers = finished + cut if end_rule == "running" else finished or cut
+    return sorted(answers, key=lambda each: -each.score)
+
+
+def extensions_of(each, next_of, alpha, beta):
+    """A hypothesis with every token that can follow it."""
+    log_probabilities, attention = next_of(each.tokens)
+    for token, log_probability in enumerate(log_probabilities):
+        if log_probability > -math.inf:
+            longer = Found(
+                [*each.tokens, token],
+                0.0,
+                each.log_probability + log_probability,
+                [*each.attention, attention],
+                [*each.token_log_probabilities, log_probability],
+            )
+            longer.score = score_of(
+                longer.log_probability, len(longer.tokens), longer.attention, alpha, beta
+            )
+            yield longer
 
 
 def plain_beam_search(
-    next_of, end_id, max_length, beam_width, alpha=0.0, beta=0.0, allowed=lambda tokens, token: True
+    next_of,
+    end_id,
+    max_length,
+    beam_width,
+    alpha=0.0,
+    beta=0.0,
+    allowed=lambda tokens, token: True,
+    end_rule="finished",
 ):
     """The definition of beam search, run to the end."""
-    running = [Found([], 0.0, 0.0, [])]
+    ends = ends_of(end_id)
+    running = [Found([], 0.0, 0.0, [], [])]
     finished = []
     for _ in range(max_length):
         extended = []
         for each in running:
-            log_probabilities, attention = next_of(each.tokens)
-            for token, log_probability in enumerate(log_probabilities):
-                if log_probability == -math.inf or not allowed(each.tokens, token):
-                    continue
-                longer = Found(
-                    [*each.tokens, token],
-                    0.0,
-                    each.log_probability + log_probability,
-                    [*each.attention, attention],
-                )
-                longer.score = score_of(
-                    longer.log_probability, len(longer.tokens), longer.attention, alpha, beta
-                )
-                (finished if token == end_id else extended).append(longer)
+            for longer in extensions_of(each, next_of, alpha, beta):
+                if allowed(each.tokens, longer.tokens[-1]):
+                    (finished if longer.tokens[-1] in ends else extended).append(longer)
         running = sorted(extended, key=lambda each: -each.log_probability)[:beam_width]
         finished = sorted(finished, key=lambda each: -each.score)[:beam_width]
-    return finished or sorted(running, key=lambda each: -each.score)
+    answers = finished + running if end_rule == "running" else finished or running
+    return sorted(answers, key=lambda each: -each.score)[:beam_width]
+
+
+def shared_beam_search(next_of, end_id, max_length, beam_width, alpha=0.0):
+    """Beam search with one list: finished hypotheses keep their place in it, as in TF Addons."""
+    ends = ends_of(end_id)
+    beam = [Found([], 0.0, 0.0, [], [])]
+    for _ in range(max_length):
+        extended = []
+        for each in beam:
+            ended = each.tokens and each.tokens[-1] in ends
+            extended += [each] if ended else extensions_of(each, next_of, alpha, 0.0)
+        beam = sorted(extended, key=lambda each: -each.score)[:beam_width]
+    return beam

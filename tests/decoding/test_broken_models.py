@@ -14,6 +14,14 @@ SEARCHES = {
     "nucleus": lambda *call: sample(*call, top_p=0.9, seed=2),
     "beam": lambda *call: beam_search(*call, 3, 0.6, forbidden_tokens=[3]),
 }
+# What is built of the same parts, on one path.
+OPTIONS = {
+    "samples": lambda *call: sample(*call, seed=2, n_best=3),
+    "running beam": lambda *call: beam_search(*call, 3, 0.6, end_rule="running"),
+    "beam of two ends": lambda *call: beam_search(*call[:4], [END, 3], call[5], 3, 0.6),
+}
+PATHS = [(name, how) for name in SEARCHES for how in ("eager", "xla", "reloaded")]
+PATHS += [(name, "eager") for name in OPTIONS]
 
 
 def poisoned_step(tokens, state):
@@ -36,7 +44,7 @@ def poisoned(what, when):
 def run(name, state, how, path):
     def search(state):
         batch_size = tf.shape(state["count"])[0]
-        return SEARCHES[name](poisoned_step, state, batch_size, START, END, LENGTH)
+        return {**SEARCHES, **OPTIONS}[name](poisoned_step, state, batch_size, START, END, LENGTH)
 
     state = tf.nest.map_structure(tf.constant, state)
     if how == "eager":
@@ -52,8 +60,7 @@ def run(name, state, how, path):
     return tf.saved_model.load(str(path)).run(state)
 
 
-@pytest.mark.parametrize("how", ["eager", "xla", "reloaded"])
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize(("name", "how"), PATHS)
 @pytest.mark.parametrize("when", [0, 3])
 def test_nan_and_infinity_break_their_example_only(name, how, when, tmp_path):
     nan, inf = np.nan, np.inf
@@ -75,17 +82,17 @@ def test_nan_and_infinity_break_their_example_only(name, how, when, tmp_path):
         assert not found.lengths[example].numpy().any()
         assert (found.tokens[example].numpy() == END).all()
         assert not found.attention[example].numpy().any()
+        assert not found.token_log_probabilities[example].numpy().any()
         for values in (found.scores[example].numpy(), found.log_probabilities[example].numpy()):
             assert np.isnan(values).all()
 
 
-@pytest.mark.parametrize("how", ["eager", "xla", "reloaded"])
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize(("name", "how"), PATHS)
 def test_without_a_possible_token_there_is_no_hypothesis(name, how, tmp_path):
     found = run(name, poisoned([[-np.inf] * 5, [0] * 5], 2), how, tmp_path)
     lengths = found.lengths[0].numpy()
     # Beam search keeps what had ended before.
-    assert (lengths <= (2 if name == "beam" else 0)).all()
+    assert (lengths <= (2 if "beam" in name else 0)).all()
     assert (found.scores[0].numpy()[lengths == 0] == -np.inf).all()
     assert np.isfinite(found.scores[1]).all()
     found = run(name, poisoned([[-np.inf] * 5, [0] * 5], 0), how, tmp_path)
@@ -105,6 +112,22 @@ def test_nan_after_the_end_does_not_count(search):
     found = search(step, {}, 2, START, END, LENGTH)
     assert (found.lengths[:, 0].numpy() == 1).all()
     assert np.isfinite(found.scores[:, 0]).all()
+
+
+def test_one_broken_sample_breaks_its_example():
+    # Only after token 2 the logits are not numbers, and some samples of the first example go there.
+    def step(tokens, state):
+        broken = (tokens == 2) & state["memory"]
+        logits = tf.broadcast_to(tf.math.log([0.2, 0.2, 0.2, 0.2, 0.2]), [len(tokens), SIZE])
+        return tf.where(broken[:, None], np.nan, logits), state
+
+    state = {"memory": tf.constant([True, False])}
+    found = sample(step, state, 2, START, END, 3, seed=1, n_best=8)
+    alone = sample(step, {"memory": tf.constant([False])}, 1, START, END, 3, seed=1, n_best=8)
+    assert 0 < np.sum(alone.tokens[0, :, 0] == 2) < 8
+    assert np.isnan(found.scores[0]).all()
+    assert not found.lengths[0].numpy().any()
+    assert np.isfinite(found.scores[1]).all()
 
 
 def test_nan_attention_breaks_the_coverage_penalty():
@@ -203,6 +226,13 @@ def test_wrong_argument_is_named(search, change, received, traced):
 def test_wrong_argument_of_beam_search_is_named(change, received):
     with pytest.raises(ValueError, match=f"Received: {received}"):
         beam_search(good_step, {}, 2, START, END, LENGTH, **change)
+
+
+@pytest.mark.parametrize("n_best", [0, 2, 1.5, None])
+def test_greedy_search_has_one_hypothesis_and_says_who_has_more(n_best):
+    message = "use beam_search or sample. Received: n_best="
+    with pytest.raises(ValueError, match=message):
+        greedy_search(good_step, {}, 2, START, END, LENGTH, n_best=n_best)
 
 
 @pytest.mark.parametrize("search", [greedy_search, beam_search])

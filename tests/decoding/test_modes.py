@@ -86,6 +86,48 @@ def test_graph_xla_and_reloaded_are_eager(name, tmp_path):
             assert_same(eager, compiled(tf.constant(source), lengths))
 
 
+def searches_of_other_ends(source, lengths):
+    """Searches with several ends or none, of both rules, and of several samples, in one graph."""
+    batch_size, state = tf.shape(source)[0], state_of(source, lengths)
+    call = (step, state, batch_size, START)
+    ended = sample(*call, [END, 3], LENGTH, seed=3, n_best=2, top_p=0.9)
+    running = beam_search(*call, [2, END], LENGTH, 3, 0.6, 0.2, min_length=5, end_rule="running")
+    endless = beam_search(*call, None, LENGTH, 2, no_repeat_ngram_size=1)
+    return {"ended": ended, "running": running, "endless": endless}
+
+
+def test_other_ends_give_the_same_on_every_path(tmp_path):
+    module = tf.Module()
+    module.run = tf.function(
+        lambda *call: tf.nest.flatten(searches_of_other_ends(*call)), input_signature=UNKNOWN
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    reloaded = tf.saved_model.load(str(tmp_path)).run
+    compiled = tf.function(searches_of_other_ends, jit_compile=True)
+    for batch_size in (0, 3):
+        source, lengths = sources(batch_size, 4)
+        eager = searches_of_other_ends(source, lengths)
+        found = reloaded(tf.constant(source, tf.float32), lengths)
+        found = tf.nest.pack_sequence_as(eager, found)
+        for name, compared in compiled(tf.constant(source), lengths).items():
+            assert_same(eager[name], compared)
+            assert_same(eager[name], found[name])
+    cut = ~np.isin(eager["running"].tokens[:, :, -1], [2, END])
+    assert 0 < np.sum(cut) < cut.size, "finished and running hypotheses do not compete"
+    assert len(np.unique(eager["ended"].lengths)) > 1
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_log_probabilities_of_tokens_add_up(name):
+    found = search_of(name)(*sources(4, 5))
+    used = found.lengths.numpy() > 0
+    total = tf.reduce_sum(found.token_log_probabilities, axis=2).numpy()
+    np.testing.assert_allclose(total[used], found.log_probabilities.numpy()[used], rtol=1e-5)
+    assert not total[~used].any()
+    inside = tf.sequence_mask(found.lengths, LENGTH).numpy()
+    assert ((found.token_log_probabilities.numpy() < 0) == inside).all()
+
+
 @pytest.mark.parametrize("name", ["greedy", "beam", "constrained beam"])
 def test_unknown_sizes_compile(name):
     compiled = tf.function(search_of(name), jit_compile=True, input_signature=UNKNOWN)

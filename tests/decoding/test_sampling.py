@@ -62,6 +62,39 @@ def test_seed_decides_the_tokens():
     assert (tokens(None) != tokens(None)).any()
 
 
+def remembering_step(tokens, state):
+    """The distribution depends on the example, on all tokens before, and on the position."""
+    seen = 1.3 * state["seen"] + tf.cast(tokens, tf.float32)
+    logits = tf.sin(seen[:, None] * state["memory"]["table"])
+    return logits, {**state, "seen": seen}, tf.nn.softmax(state["memory"]["table"][:, :2])
+
+
+def remembering_state(repeats=1):
+    table = np.random.default_rng(2).normal(size=(3, 5)).astype("float32")
+    table = np.repeat(table, repeats, axis=0)
+    return {"memory": {"table": tf.constant(table)}, "seen": tf.zeros([len(table)])}
+
+
+@pytest.mark.parametrize("how", ["eager", "graph", "xla"])
+def test_n_best_is_the_repeated_batch_ranked(how):
+    count, limits = 4, np.array([6, 3, 5])
+
+    def several():
+        state = remembering_state()
+        return sample(remembering_step, state, 3, 0, END, limits, seed=5, n_best=count)
+
+    run = several if how == "eager" else tf.function(several, jit_compile=how == "xla")
+    found, state = run(), remembering_state(count)
+    rows = sample(remembering_step, state, 3 * count, 0, END, np.repeat(limits, count), seed=5)
+    for example in range(3):
+        mine = slice(count * example, count * (example + 1))
+        order = np.argsort(-rows.scores[mine, 0].numpy(), kind="stable")
+        for field, many, one in zip(found._fields, found, rows, strict=True):
+            one = one[mine, 0].numpy()[order]
+            np.testing.assert_allclose(many[example], one, atol=1e-5, err_msg=field)
+        assert len(np.unique(found.scores[example])) > 1
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_same_tokens_in_a_graph_and_under_xla(compiled):
     def search(seed):
@@ -79,6 +112,9 @@ def test_score_is_the_models_log_probability():
         tokens = drawn.tokens[row, 0, : drawn.lengths[row, 0]].numpy()
         expected = np.log(PROBABILITIES)[tokens].sum()
         assert float(drawn.scores[row, 0]) == pytest.approx(expected, abs=1e-5)
+        each = drawn.token_log_probabilities[row, 0].numpy()
+        np.testing.assert_allclose(each[: len(tokens)], np.log(PROBABILITIES)[tokens], rtol=1e-5)
+        assert not each[len(tokens) :].any()
 
 
 def test_a_low_temperature_is_greedy():
@@ -98,6 +134,8 @@ def test_a_low_temperature_is_greedy():
         {"top_k": 0},
         {"top_k": 2.5},
         {"seed": [1, 2, 3]},
+        {"n_best": 0},
+        {"n_best": 1.5},
     ],
 )
 def test_bad_argument_is_named(arguments):

@@ -82,6 +82,16 @@ def test_a_bounded_answer_is_that_of_a_model_with_this_length(kind, dates_text_m
                     np.testing.assert_allclose(found, value[0], atol=1e-4)
 
 
+def test_the_end_rule_reaches_the_search(dates_text_model):
+    # Cut after 3 tokens, no date has its end: those that end are far less likely.
+    beams = {}
+    for end_rule in ("finished", "running"):
+        model = dates_text_model.with_beam(WIDTH, ALPHA, 1, end_rule=end_rule)
+        beams[end_rule] = model.translate_bounded(tf.constant(TEXTS[:2]), 3)
+    assert (beams["running"]["score"].numpy() > beams["finished"]["score"].numpy() + 1).all()
+    assert all(len(text) == 3 for text in texts_of(beams["running"]))
+
+
 def test_a_greedy_model_answers_as_before(dates_text_model):
     assert dates_text_model.translate(tf.constant(TEXTS)).keys() == {"text", "score"}
 
@@ -94,6 +104,8 @@ def test_a_greedy_model_answers_as_before(dates_text_model):
         {"beam_width": 2, "n_best": 0},
         {"beam_width": 1, "length_penalty": 0.6},
         {"beam_width": 2, "length_penalty": float("nan")},
+        {"beam_width": 2, "end_rule": "last"},
+        {"beam_width": 1, "end_rule": "running"},
     ],
 )
 def test_a_search_that_cannot_be_is_refused(dates_text_model, options):
