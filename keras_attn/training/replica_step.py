@@ -173,11 +173,13 @@ def _judged(sums, rows, clip_norm, optimizer):
 
 def _global_norm(gradients):
     """The norm of all gradients together, in float32, in passes that write nothing."""
-    squares = [
-        tf.cast(tf.nn.l2_loss(tf.cast(x, tf.float32) if x.dtype == tf.float16 else x), tf.float32)
-        for x in gradients
-    ]
-    return tf.sqrt(2.0 * tf.reduce_sum(tf.stack(squares))) if squares else tf.constant(0.0)
+    halves = tf.float16, tf.bfloat16  # in which squares overflow, or have no digits
+    squares = [tf.nn.l2_loss(tf.cast(x, tf.float32) if x.dtype in halves else x) for x in gradients]
+    if not squares:
+        return tf.constant(0.0)
+    return tf.sqrt(
+        2.0 * tf.reduce_sum(tf.stack([tf.cast(square, tf.float32) for square in squares]))
+    )
 
 
 def _either(condition, apply, gradients, undo, states) -> None:

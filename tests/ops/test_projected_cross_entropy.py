@@ -146,3 +146,97 @@ def test_no_token_gives_zero_loss_and_zero_gradients(arguments):
     assert float(value) == 0
     for gradient in gradients:
         np.testing.assert_array_equal(gradient, 0)
+
+
+def _in_mode(function, mode):
+    return function if mode == "eager" else tf.function(function, jit_compile=mode == "xla")
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+@pytest.mark.parametrize("size", [1.0, 100.0])
+def test_z_loss_and_its_gradient_are_those_of_the_plain_loss(arguments, size, mode):
+    features, table, labels, weights = arguments
+    given = size * features, table, labels, weights
+
+    def fast(features, table, labels, weights, smoothing):
+        return projected_cross_entropy(features, table, labels, weights, smoothing, 0.01)
+
+    def plain(features, table, labels, weights, smoothing):
+        logits = tf.matmul(features, table, transpose_b=True)[None]
+        labels, weights = labels[None], weights[None]
+        return token_loss(labels, logits, None, smoothing, weights, z_loss=0.01)[0]
+
+    traced = _in_mode(lambda f, t, y, w: fast(f, t, y, w, 0.1), mode)
+    found = _value_and_gradients(lambda f, t, y, w, s: traced(f, t, y, w), given, 0.1)
+    expected = _value_and_gradients(plain, given, 0.1)
+    for got, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+def test_the_gradient_with_z_loss_is_that_of_finite_differences(arguments):
+    _, _, labels, weights = arguments
+    theoretical, numerical = tf.test.compute_gradient(
+        lambda features, table: projected_cross_entropy(
+            features, table, labels, weights, 0.1, 0.05
+        ),
+        arguments[:2],
+        delta=2.0**-6,
+    )
+    for got, want in zip(theoretical, numerical, strict=True):
+        np.testing.assert_allclose(got, want, rtol=0.01, atol=5e-3)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+@pytest.mark.parametrize("label", [-1, VOCABULARY, 2**32])
+def test_a_label_outside_of_the_vocabulary_is_an_error_and_where_there_is_none_no_number(
+    arguments, label, mode
+):
+    features, table, labels, weights = arguments
+    given = features, table, tf.constant([label, *labels[1:].numpy()], tf.int64), weights
+    traced = _in_mode(lambda f, t, y, w: projected_cross_entropy(f, t, y, w, 0.1), mode)
+
+    def fast(features, table, labels, weights, smoothing):
+        return traced(features, table, labels, weights)
+
+    if mode != "xla":
+        error = ValueError if mode == "eager" else tf.errors.InvalidArgumentError
+        with pytest.raises(error, match=rf"Received: label\D*{label}\D+{VOCABULARY}(?!\d)"):
+            fast(*given, 0.1)
+        return
+    total, d_features, d_table = _value_and_gradients(fast, given, 0.1)
+    assert np.isnan(float(total))
+    np.testing.assert_array_equal(d_features[0], 0)
+    others = features, table, labels, tf.concat([[0.0], weights[1:]], axis=0)
+    _, *expected = _value_and_gradients(projected_cross_entropy, others, 0.1)
+    np.testing.assert_allclose(d_features, expected[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(d_table, expected[1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+def test_what_a_token_without_weight_has_is_ignored(arguments, mode):
+    features, table, labels, weights = arguments
+    broken = np.array(features), np.array(labels)
+    broken[0][2], broken[1][2] = np.nan, -7
+    given = tf.constant(broken[0]), table, tf.constant(broken[1]), weights
+    traced = _in_mode(lambda f, t, y, w: projected_cross_entropy(f, t, y, w, 0.1), mode)
+    found = _value_and_gradients(lambda f, t, y, w, s: traced(f, t, y, w), given, 0.1)
+    expected = _value_and_gradients(projected_cross_entropy, arguments, 0.1)
+    for got, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [(2, [1]), (3, [1]), (2, [TOKENS, 1]), (3, [TOKENS, 1]), (0, [1, WIDTH]), (1, [VOCABULARY, 1])],
+)
+def test_shapes_that_do_not_fit_are_refused(arguments, index, shape):
+    given = [*arguments]
+    given[index] = tf.ones(shape, given[index].dtype)
+    with pytest.raises(ValueError, match=r"for nothing is broadcast. Received: features\.shape="):
+        projected_cross_entropy(*given)
+
+
+@pytest.mark.parametrize("factors", [(1.0, 0.0), (-0.1, 0.0), (0.0, -1.0), (0.0, np.nan)])
+def test_factors_outside_their_range_are_refused(arguments, factors):
+    with pytest.raises(ValueError, match=r"Received: (label_smoothing|z_loss)="):
+        projected_cross_entropy(*arguments, *factors)

@@ -103,6 +103,41 @@ def check_the_average_is_the_same_on_all_replicas():
     assert not np.array_equal(values[0].numpy(), model.get_weights()[0])
 
 
+def _token_model(strategy, scaled):
+    keras.utils.set_random_seed(3)
+    keras.config.set_dtype_policy("mixed_float16" if scaled else "float32")
+    with strategy.scope():
+        ids = keras.Input((3,), dtype="int32")
+        x = keras.layers.Dropout(0.3)(keras.layers.Embedding(6, 4)(ids))
+        x = keras.layers.BatchNormalization(synchronized=True)(x)
+        model, optimizer = keras.Model(ids, keras.layers.Dense(7)(x)), keras.optimizers.Adam(0.01)
+        if scaled:
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+        optimizer.build(model.trainable_variables)
+        average = WeightAverage(model)
+    keras.config.set_dtype_policy("float32")
+    return model, optimizer, average
+
+
+def check_a_label_that_one_replica_sees_stops_all_before_the_step():
+    strategy = make_strategy("mirrored", DEVICES)
+    ids = tf.reshape(tf.range(12) % 6, [4, 3])
+    for row, scaled, options in ((0, False, {}), (3, True, {"steps_per_call": 4})):
+        labels = tf.where(tf.range(4)[:, None] == row, 9, ids)
+        batches = tf.data.Dataset.from_tensors((ids, labels, tf.ones([4, 3], "bool"))).repeat()
+        model, optimizer, average = _token_model(strategy, scaled)
+        variables = *model.variables, *optimizer.variables, *average.variables
+        before = [variable.numpy() for variable in variables]
+        with pytest.raises(ValueError, match=r"^Step 1 was not .*label=9, vocabulary size=7$"):
+            fit(
+                model, batches, 3, optimizer=optimizer, strategy=strategy, average=average,
+                **options,
+            )  # fmt: skip
+        for variable, wanted in zip(variables, before, strict=True):
+            for value in strategy.experimental_local_results(variable.value):
+                np.testing.assert_array_equal(value.numpy(), wanted)
+
+
 def _assert_refused(words, model, optimizer, strategy):
     with pytest.raises(ValueError, match=f"{words}.*Received:"):
         fit(model, _batches(), 1, optimizer=optimizer, objective=_output, strategy=strategy)
