@@ -72,7 +72,7 @@ def align_attention_mask(mask, query_shape, value_shape, heads, axes):
             "after any axes of the batch and one of heads. "
             f"Received: attention_mask.shape={given}, query.shape={tuple(query_shape)}"
         )
-    return mask[(*(slice(None),) * leading, *(None,) * missing)]
+    return masks.insert_axes(mask, leading, missing)
 
 
 def fold_attention_mask(mask, query, value, heads, axes):

@@ -142,6 +142,8 @@ class TransformerDecoderBlock(keras.layers.Layer):
         options.require_inputs(inputs_shape)
         self.features = features
         has_memory = memory_shape is not None
+        if has_memory:
+            self._require_memory_shape(inputs_shape, memory_shape)
         self.self_attention = options.self_attention(features, dtype)
         self.memory_attention = (
             options.attention(features, dtype, "memory_attention", 1) if has_memory else None

@@ -147,12 +147,13 @@ def token_mask(tensor, mask):
             "`mask` says which tokens exist and must have the shape (batch, length). "
             f"Received: mask.shape={tuple(mask.shape)}"
         )
+    masks.padding(own_mask(tensor, mask), tuple(tensor.shape)[:2], "mask")
     return mask
 
 
 def clear_missing(inputs, mask, dtype):
     """The inputs in the dtype, with 0 in the place of tokens that do not exist."""
-    return masks.clear_padding(ops.cast(inputs, dtype), own_mask(inputs, mask))
+    return masks.clear_hidden(ops.cast(inputs, dtype), own_mask(inputs, mask))
 
 
 def attend_to_self(layer, branch, inputs, mask, options):

@@ -159,7 +159,7 @@ def expand(mask, scores_shape, name: str = "mask"):
             f"examples share is written mask[None]. The scores have the shape {known}. "
             f"Received: {name}.shape={given}"
         )
-    return mask[(slice(None), *(None,) * missing)]
+    return insert_axes(mask, 1, missing)
 
 
 def fits(shape, full_shape) -> bool:
@@ -210,8 +210,13 @@ def expand_attention_mask(mask, scores_shape):
     if mask is None:
         return None
     mask = require_boolean(mask, "attention_mask")
-    mask = mask[None] if len(mask.shape) == 2 else mask
+    mask = insert_axes(mask, 0, 1 if len(mask.shape) == 2 else 0)
     return expand(mask, scores_shape, "attention_mask")
+
+
+def insert_axes(mask, axis: int, count: int):
+    """Put axes of size 1 before an axis; a symbolic tensor cannot be indexed with None."""
+    return ops.expand_dims(mask, tuple(range(axis, axis + count))) if count else mask
 
 
 def broadcast_batch(first, second):
