@@ -1,11 +1,13 @@
 """Recurrence and attention for Keras 3: layers, published models, training, export and serving.
 
 Importing the package loads nothing heavy: a submodule (and with it TensorFlow) is imported when it
-is first used, `keras_attn.layers.GRU` for example.
+is first used, `keras_attn.layers.GRU` for example. Keras can load every model, layer and loss of
+the library after `import keras_attn` alone.
 """
 
 import importlib
 
+from keras_attn.registration import register_with_keras
 from keras_attn.version import __version__
 
 _SUBMODULES = (
@@ -33,3 +35,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_SUBMODULES])
+
+
+register_with_keras()
