@@ -1,8 +1,8 @@
 """Recurrence and attention for Keras 3: layers, published models, training, export and serving.
 
 Importing the package loads nothing heavy: a submodule (and with it TensorFlow) is imported when it
-is first used, `keras_attn.layers.GRU` for example. Keras can load every model, layer and loss of
-the library after `import keras_attn` alone.
+is first used, `keras_attn.layers.GRU` for example. Beside Keras, whichever is imported first, it
+registers its layers, losses and models, so that `keras.models.load_model` finds them.
 """
 
 import importlib

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attn.losses import TokenLoss
+from keras_attn.models import Transformer
 from keras_attn.training import WeightAverage, fit, make_strategy
 
 DEVICES = ["CPU:0", "CPU:1"]
@@ -101,6 +103,24 @@ def check_the_average_is_the_same_on_all_replicas():
     values = strategy.experimental_local_results(average.variables[0].value)
     np.testing.assert_array_equal(values[0].numpy(), values[1].numpy())
     assert not np.array_equal(values[0].numpy(), model.get_weights()[0])
+
+
+def check_fit_of_keras_is_refused_for_a_mean_over_tokens():
+    rows = (tf.ones([4, 3], tf.int32), tf.ones([4, 3], tf.int32))
+    strategy = make_strategy("mirrored", DEVICES)
+    with strategy.scope():
+        plain = keras.Sequential([keras.layers.Embedding(5, 5)])
+        own = Transformer(
+            5, 5, dim=4, num_heads=1, intermediate_dim=4, encoder_layers=1, decoder_layers=1
+        )
+        plain.compile("sgd", loss=TokenLoss())
+        own.compile("sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    inputs = {"source": rows[0], "source_lengths": rows[0][:, 0], "target": rows[0]}
+    for model, data in ((plain, rows), (own, (inputs, rows[1]))):
+        with pytest.raises(
+            ValueError, match=r"training\.fit\(..., strategy=.*Received: 2 replicas"
+        ):
+            model.fit(*data, verbose=0)
 
 
 def _assert_refused(words, model, optimizer, strategy):
