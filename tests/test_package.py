@@ -36,3 +36,16 @@ def test_every_submodule_is_there_when_it_is_asked_for(name):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         keras_attn.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "first", ["import keras_attn, keras", "import keras, keras_attn", "import keras_attn.decoding"]
+)
+def test_keras_knows_every_saved_class_in_a_fresh_process(first):
+    names = ("GRU", "MultiHeadAttention", "RNNSearch", "TokenLoss", "Transformer")
+    found = (
+        "import keras\n"
+        f"for name in {names}:\n"
+        "    assert keras.saving.get_registered_object('keras_attn>' + name), name"
+    )
+    subprocess.run([sys.executable, "-c", f"{first}\n{found}"], capture_output=True, check=True)

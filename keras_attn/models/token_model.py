@@ -131,6 +131,6 @@ def _no_clone(model) -> str:
     return (
         "keras.models.clone_model would copy the layers and leave out methods such as encode and "
         f"step: make a new model by {name}.from_config(model.get_config()), or clone the layers "
-        f"alone by clone_model(keras.Model(model.inputs, model.outputs)). Received: model={name} "
+        f"alone by clone_model(keras.Model(model.input, model.output)). Received: model={name} "
         f"named {model.name!r}"
     )

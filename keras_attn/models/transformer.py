@@ -34,6 +34,7 @@ PRESETS = {
 }
 
 
+@keras.saving.register_keras_serializable(package="keras_attn")
 class EnterTransformer(keras.layers.Layer):
     """Scaled embeddings, with positions added or not: `sqrt(d) e_t [+ p_t]` (sections 3.4, 3.5).
 

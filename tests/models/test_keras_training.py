@@ -1,5 +1,6 @@
 """What a Keras user does first with a model: `compile`, `fit`, `clone_model`."""
 
+import copy
 from collections.abc import Callable
 
 import keras
@@ -237,3 +238,40 @@ def test_clone_model_says_how_to_make_another(make, how):
     }[how]
     with pytest.raises(ValueError, match=r"from_config\(model.get_config\(\)\).*Received: model="):
         keras.models.clone_model(model, **options)
+
+
+def test_a_model_inside_a_users_model_is_cloned_whole(make):
+    (inputs, _), model = _data(), make()
+    ids = {
+        name: keras.Input(each.shape[1:], dtype="int32", name=name) for name, each in inputs.items()
+    }
+    outer = keras.Model(ids, keras.layers.Rescaling(2.0)(model(ids)))
+    inner = keras.models.clone_model(outer).get_layer(model.name)
+    assert inner is not model
+    assert type(inner) is type(model)
+    assert inner.get_config() == model.get_config()
+    copied = copy.deepcopy(model)
+    np.testing.assert_array_equal(copied(inputs), model(inputs))
+    assert type(copied) is type(model)
+
+
+def test_the_graph_of_a_model_alone_is_cloned_as_a_plain_model(make):
+    (inputs, labels), model = _data(), make()
+    plain = keras.models.clone_model(keras.Model(model.input, model.output))
+    plain.set_weights(model.get_weights())
+    np.testing.assert_allclose(plain(inputs), model(inputs), atol=1e-6)
+    losses = []
+    for each in (plain, model):
+        each.compile(_adam(), loss=TokenLoss(), run_eagerly=True)
+        losses.append(each.evaluate(inputs, labels, batch_size=ROWS, verbose=0))
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)  # by the padding of the labels
+
+
+def test_a_frozen_model_fits_without_moving(make):
+    (inputs, labels), model = _data(), make()
+    model.trainable = False
+    before = model.get_weights()
+    model.compile(_adam(), loss=TokenLoss(), run_eagerly=True)
+    model.fit(inputs, labels, verbose=0)
+    for got, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(got, expected)

@@ -107,3 +107,10 @@ def test_cleared_rows_are_zero_and_pass_no_gradient(inputs_batch, seen_batch):
     counted = kept.astype(int)
     counted = counted.sum(0, keepdims=True) if inputs_batch == 1 else counted
     np.testing.assert_array_equal(gradient, counted)
+
+
+def test_padding_is_what_stands_behind_the_last_other_id():
+    ids = np.array([[0, 3, 0, 2, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
+    expected = np.arange(5) < np.array([4, 0, 5])[:, None]
+    np.testing.assert_array_equal(masks.token_mask(ids, 0), expected)
+    assert masks.token_mask(np.zeros((2, 0), "int32"), 0).shape == (2, 0)

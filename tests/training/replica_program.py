@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attn.losses import TokenLoss
+from keras_attn.models import Transformer
 from keras_attn.training import WeightAverage, fit, make_strategy
 
 DEVICES = ["CPU:0", "CPU:1"]
@@ -136,6 +138,24 @@ def check_a_label_that_one_replica_sees_stops_all_before_the_step():
         for variable, wanted in zip(variables, before, strict=True):
             for value in strategy.experimental_local_results(variable.value):
                 np.testing.assert_array_equal(value.numpy(), wanted)
+
+
+def check_fit_of_keras_is_refused_for_a_mean_over_tokens():
+    rows = (tf.ones([4, 3], tf.int32), tf.ones([4, 3], tf.int32))
+    strategy = make_strategy("mirrored", DEVICES)
+    with strategy.scope():
+        plain = keras.Sequential([keras.layers.Embedding(5, 5)])
+        own = Transformer(
+            5, 5, dim=4, num_heads=1, intermediate_dim=4, encoder_layers=1, decoder_layers=1
+        )
+        plain.compile("sgd", loss=TokenLoss())
+        own.compile("sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    inputs = {"source": rows[0], "source_lengths": rows[0][:, 0], "target": rows[0]}
+    for model, data in ((plain, rows), (own, (inputs, rows[1]))):
+        with pytest.raises(
+            ValueError, match=r"training\.fit\(..., strategy=.*Received: 2 replicas"
+        ):
+            model.fit(*data, verbose=0)
 
 
 def _assert_refused(words, model, optimizer, strategy):
