@@ -128,17 +128,9 @@ class BlockOptions:
         return None if self.seed is None else self.seed + offset
 
 
-def keras_mask(tensor, mask):
-    """The mask given, or else the Keras mask of the tensor.
-
-    Keras fills the argument `mask` only where a layer is called with a single tensor.
-    """
-    return getattr(tensor, "_keras_mask", None) if mask is None else mask
-
-
 def token_mask(tensor, mask):
     """The mask given, as a tensor, or else the Keras mask of the tensor: (B, length) or None."""
-    mask = keras_mask(tensor, mask)
+    mask = masks.carried(tensor, mask)
     if mask is None:
         return None
     mask = masks.require_boolean(mask)
