@@ -1,7 +1,8 @@
 """Keras layers: weights and configuration around the functions of `keras_attn.ops`."""
 
 from keras_attn.layers.additive_attention import AdditiveAttention
-from keras_attn.layers.attention_rnn import AttentionCell, AttentionRNN
+from keras_attn.layers.attention_cell import AttentionCell
+from keras_attn.layers.attention_rnn import AttentionRNN
 from keras_attn.layers.feed_forward import FeedForward
 from keras_attn.layers.gru import GRU, GRUCell
 from keras_attn.layers.length_mask import LengthMask
