@@ -212,7 +212,6 @@ def test_a_compiled_model_stops_early_and_comes_back_whole(make, tmp_path):
         keras.losses.SparseCategoricalCrossentropy(),
     ],
     ids=["string", "short-string", "function", "object"],
-    ids=str,
 )
 def test_a_loss_of_probabilities_is_refused(make, loss):
     (inputs, labels), model = _data(), make()
