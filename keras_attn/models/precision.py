@@ -20,7 +20,7 @@ class Precision:
         self.policy = keras.dtype_policies.get(dtype)
         if self.policy.quantization_mode is not None:
             raise ValueError(
-                "Quantised weights are made from trained ones: build the model in a float dtype and "
+                "Quantised weights are made from trained ones: build the model in floats and "
                 f"call its `quantize`. Received: dtype={dtype!r}"
             )
 
