@@ -79,7 +79,7 @@ class FeedForward(keras.layers.Layer):
         if self._gated:
             self._gate_dense = self._dense(self.intermediate_dim, "gate")
             self._gate_dense.build((None, features))
-        if isinstance(self._activate, keras.layers.Layer):
+        if isinstance(self._activate, keras.layers.Layer) and not self._activate.built:
             self._activate.build((*input_shape[:-1], self.intermediate_dim))
         self._output_dense = self._dense(features, "output")
         self._output_dense.build((None, self.intermediate_dim))

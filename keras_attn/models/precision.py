@@ -20,8 +20,8 @@ class Precision:
         self.policy = keras.dtype_policies.get(dtype)
         if self.policy.quantization_mode is not None:
             raise ValueError(
-                "Quantised weights are made from trained ones: build the model in a float dtype, "
-                f"then call its `quantize`. Received: dtype={dtype!r}"
+                "Quantised weights are made from trained ones: build the model in floats and "
+                f"call its `quantize`. Received: dtype={dtype!r}"
             )
 
     def of(self, name: str, default=None):

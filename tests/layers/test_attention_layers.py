@@ -34,14 +34,16 @@ CROSS_MASKS = {"query_mask": ("query", QUERIES), "value_mask": ("value", KEYS)}
 
 @pytest.mark.parametrize(("name", "causal", "arguments"), [
     ("AdditiveAttention", False, {"units": 5}),
-    ("AdditiveAttention", True, {"units": 5, "normalize": True}),
-    ("LuongAttention", True, {"score": "dot"}),
+    ("AdditiveAttention", True, {"units": 5, "normalize": True, "dropout": 0.2, "seed": 1}),
+    ("LuongAttention", True, {"score": "dot", "dropout": 0.2, "seed": 1}),
     ("LuongAttention", False, {"score": "scaled"}),
     ("MultiHeadAttention", False, {"num_heads": 4, "key_dim": 3, "value_dim": 2}),
     ("MultiHeadAttention", True, {"num_heads": 4, "key_dim": 4, "num_key_value_heads": 2,
                                   "rotary": True, "window": 2}),
     ("MultiHeadAttention", False, {"num_heads": 2, "key_dim": 4, "output_shape": (2, 3),
                                    "rotary": "interleaved", "use_bias": False, "seed": 3}),
+    ("MultiHeadAttention", False, {"num_heads": 2, "key_dim": 4, "value_dim": 3, "use_gate": True,
+                                   "sliding_window": 2}),
 ])  # fmt: skip
 def test_attention_between_two_sequences(name, causal, arguments, tmp_path):
     check_layer(
@@ -101,7 +103,7 @@ def test_sinusoidal_embedding(layout, tmp_path):
     )
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu", "bilinear", "tanh"])
 def test_feed_forward(activation, tmp_path):
     check_layer(
         lambda **kwargs: layers.FeedForward(6, activation, **kwargs),
@@ -135,5 +137,15 @@ def test_decoder_block(arguments, tmp_path):
         {"inputs": _random(2, 3, 8), "memory": _random(2, 4, 6)},
         tmp_path,
         masks={"mask": ("inputs", QUERIES), "memory_mask": ("memory", KEYS)},
+        call=_with(return_attention_scores=True),
+    )
+
+
+def test_decoder_block_without_a_memory(tmp_path):
+    check_layer(
+        lambda **kwargs: layers.TransformerDecoderBlock(4, 8, activation="geglu", **kwargs),
+        {"inputs": _random(2, 3, 8)},
+        tmp_path,
+        masks={"mask": ("inputs", QUERIES)},
         call=_with(return_attention_scores=True),
     )
