@@ -132,17 +132,29 @@ def remembering_model(state, example):
     return lambda tokens: run(tokens)[0]
 
 
+@pytest.mark.parametrize("end_rule", ["finished", "running"])
 @pytest.mark.parametrize("beta", [0.0, 0.3])
-def test_state_attention_and_scores_follow_the_beams(beta):
+def test_state_attention_and_scores_follow_the_beams(beta, end_rule):
     batch_size, size, max_length, width = 3, 6, 7, 3
     state = remembering_state(np.random.default_rng(5), batch_size, size, max_length)
     found = beam_search(
-        remembering_step, state, batch_size, START, END, max_length, width, 0.8, beta
+        remembering_step,
+        state,
+        batch_size,
+        START,
+        END,
+        max_length,
+        width,
+        0.8,
+        beta,
+        end_rule=end_rule,
     )
     swaps = 0
     for example in range(batch_size):
         next_of = remembering_model(state, example)
-        expected = plain_search.plain_beam_search(next_of, END, max_length, width, 0.8, beta)
+        expected = plain_search.plain_beam_search(
+            next_of, END, max_length, width, 0.8, beta, end_rule=end_rule
+        )
         chains.assert_found(found, example, expected)
         for slot, each in enumerate(expected):
             attention = found.attention[example, slot].numpy()

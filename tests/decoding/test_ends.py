@@ -147,6 +147,21 @@ def test_stopping_is_exact_where_a_running_hypothesis_may_still_win(alpha):
     assert max(steps) > np.mean(steps)
 
 
+@pytest.mark.parametrize("alpha", [0.7, -0.7])
+def test_each_example_is_cut_at_its_own_length(alpha):
+    limits = np.array([2, 7, 4, 1, 6], "int32")
+    transitions = rare_ends(np.random.default_rng(11), len(limits), 6, 7, [1, 4], 0.2)
+    state = chains.changing_chain_state(transitions)
+    call = (chains.changing_chain_step, state, len(limits), START, [1, 4], limits, 3, alpha)
+    found = beam_search(*call, end_rule="running")
+    for example, limit in enumerate(limits):
+        next_of = plain_search.changing_chain(transitions[example], START)
+        expected = plain_search.plain_beam_search(
+            next_of, [1, 4], int(limit), 3, alpha, end_rule="running"
+        )
+        chains.assert_found(found, example, expected)
+
+
 def test_a_cut_hypothesis_pays_for_its_length_and_its_coverage():
     # [2, 2] is cut with log(0.9 * 0.9), [1] is finished with log 0.1; attention leaves source
     # position 1 at 0.1 a step.
