@@ -48,7 +48,7 @@ def test_gated_activations_are_those_of_shazeer(name):
 @pytest.mark.parametrize("activation", [
     "tanh", "silu", "leaky_relu", "linear", "softmax", None, keras.activations.mish, tf.nn.relu,
     squared_relu, keras.layers.LeakyReLU(0.2),
-], ids=str)  # fmt: skip
+], ids=lambda each: getattr(each, "__name__", str(each)))  # fmt: skip
 def test_plain_activations_are_those_of_keras(activation):
     layer = _moved(FeedForward(6, activation))
     w1, b1, w2, b2 = layer.get_weights()
@@ -60,7 +60,7 @@ def test_plain_activations_are_those_of_keras(activation):
 @pytest.mark.parametrize("activation", [
     "geglu", "tanh", None, squared_relu, keras.activations.mish, keras.activations.glu,
     keras.layers.LeakyReLU(0.2),
-], ids=str)  # fmt: skip
+], ids=lambda each: getattr(each, "__name__", str(each)))  # fmt: skip
 @pytest.mark.parametrize("kind", ["layer", "encoder", "decoder"])
 def test_an_activation_comes_back_from_the_config(activation, kind):
     make = {
