@@ -164,18 +164,16 @@ def _spoiled(factor_of_loss, factor_of_gradient):
 
     @tf.custom_gradient
     def spoil(x, spoils):
-        def gradient(upstream):
-            return tf.where(spoils, factor_of_gradient * upstream, upstream), None
-
-        return tf.where(spoils, factor_of_loss * x, x), gradient
+        return x, lambda upstream: (tf.where(spoils, factor_of_gradient * upstream, upstream), None)
 
     def objective(model, batch):
         ids, labels, mask = batch
         spoils = tf.reduce_any(labels == 6)
-        logits = tf.matmul(
-            model.features(ids, True), spoil(model.output_table, spoils), False, True
-        )
-        return token_loss(labels, logits, mask)
+        table = spoil(model.output_table, spoils)
+        logits = tf.matmul(model.features(ids, True), table, transpose_b=True)
+        total, count = token_loss(labels, logits, mask)
+        wrong = tf.where(spoils, (factor_of_loss - 1) * total, 0.0)
+        return total + tf.stop_gradient(wrong), count
 
     return objective
 
