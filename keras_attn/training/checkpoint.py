@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_attn.errors import UserError
 from keras_attn.training.files import written_whole
+from keras_attn.training.supported import require_built
 from keras_attn.training.weight_average import WeightAverage
 
 
@@ -90,11 +91,7 @@ def variable_groups(
     Raises:
         ValueError: if the model has not been built.
     """
-    if not model.built:
-        raise ValueError(
-            "The model has no weights yet: call it once, or give it a keras.Input. "
-            f"Received: model={model.name}"
-        )
+    require_built(model)
     if optimizer is not None and not optimizer.built:
         with model.distribute_strategy.scope():
             optimizer.build(model.trainable_variables)
