@@ -286,6 +286,7 @@ def tokenize(run_path: Path, merges: int | None, texts: tuple[str, ...]):
     """Print the subwords of each of TEXTS, or of every line of standard input."""
     from keras_attn.recipes.subword_file import read_subword_model
 
+    _require_run_directory(run_path)
     model = read_subword_model(run_path)
     _import_tensorflow()
     from keras_attn.text.subwords import SubwordTokenizer, first_merges
@@ -406,8 +407,7 @@ def _loaded(
         raise UserError("--length-penalty needs a beam: give --beam-width 2 or more too.")
     if not math.isfinite(length_penalty):
         raise UserError(f"--length-penalty must be a number. Received: {length_penalty}.")
-    if not run_path.is_dir():
-        raise UserError(f"There is no run directory {run_path}; train first.")
+    _require_run_directory(run_path)
     _import_tensorflow()
     from keras_attn.recipes.run import load
     from keras_attn.training import RunDirectory
@@ -418,6 +418,13 @@ def _loaded(
     if beam_width > 1:
         text_model = text_model.with_beam(beam_width, length_penalty)
     return recipe, text_model
+
+
+def _require_run_directory(run_path: Path):
+    if run_path.is_file():
+        raise UserError(f"{run_path} is a file; give the directory of a run.")
+    if not run_path.is_dir():
+        raise UserError(f"There is no run directory {run_path}; train first.")
 
 
 def _import_tensorflow():

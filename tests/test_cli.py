@@ -122,10 +122,20 @@ def test_a_run_of_other_settings_is_one_sentence(dates_run):
     _assert_one_sentence(result, "other settings", "training_dates")
 
 
-@pytest.mark.parametrize("command", ["evaluate", "predict", "export", "plot"])
+@pytest.mark.parametrize("command", ["evaluate", "predict", "export", "plot", "tokenize"])
 def test_a_missing_run_is_one_sentence(command, tmp_path):
     options = {"export": ["--directory", "x"], "plot": ["--output", "x.png"]}.get(command, [])
     _assert_one_sentence(_run(command, "--run", tmp_path / "none", *options), "train first")
+    (tmp_path / "file").write_bytes(b"")
+    _assert_one_sentence(
+        _run(command, "--run", tmp_path / "file", *options), "file is a file; give"
+    )
+
+
+def test_a_run_in_the_place_of_a_file_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    result = _run("train", "dates", "--run", tmp_path / "file", "--steps", "1")
+    _assert_one_sentence(result, "Cannot write", "file is not a directory")
 
 
 def test_a_checkpoint_of_another_model_is_one_sentence(dates_run, tmp_path):

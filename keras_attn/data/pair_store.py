@@ -109,7 +109,8 @@ def write_pair_store(
         if not counts.kept:
             raise UserError(
                 f"No pair of the {counts.lines} is left for {path}: {counts.empty} have an empty "
-                f"side, {counts.too_long} one of more than {max_tokens} tokens."
+                f"side, {counts.too_long} one of more than {max_tokens} tokens; give text on both "
+                "sides, a sentence a line."
             )
         _write_end(file, table, {"ids": dtype.str, "longest": longest, "counts": asdict(counts)})
     return counts

@@ -13,6 +13,7 @@ from keras_attn.data.aligned_text import aligned_lines
 from keras_attn.data.fixed_shapes import with_fixed_shapes
 from keras_attn.data.pair_store import PairStore, write_pair_store
 from keras_attn.data.token_batches import token_batches
+from keras_attn.errors import UserError
 from keras_attn.recipes.translation_models import SCHEDULES, Architecture
 from keras_attn.recipes.translation_quality import translation_quality
 from keras_attn.recipes.translation_subwords import Subwords
@@ -80,6 +81,7 @@ class Translation:
 
     def prepare(self, run: RunDirectory) -> None:
         """Make the subwords and tokenise the training text, once for a run."""
+        _texts(self._corpus.validation(), self.validation_pairs)  # refused before it is needed
         source, target = self._corpus.training()
         if not run.has(self._subwords.file):
             next(aligned_lines(source, target), None)  # refuses files that do not belong together
@@ -167,10 +169,20 @@ class Translation:
 
 
 def _texts(files: tuple[Path, Path], count: int | None) -> tuple[list[str], list[str]]:
-    """The first sources and targets of two files; a line too long to be read is empty."""
-    lines = ((source or "", target or "") for source, target in aligned_lines(*files))
-    sources, targets = zip(*islice(lines, count), strict=True)
-    return list(sources), list(targets)
+    """The first sources and targets of two files; a line too long to be read is empty.
+
+    Raises:
+        UserError: if no line has text on both sides, or the files do not belong together.
+    """
+    pairs = [
+        (source or "", target or "") for source, target in islice(aligned_lines(*files), count)
+    ]
+    if not any(source.strip() and target.strip() for source, target in pairs):
+        raise UserError(
+            f"{files[0]} and {files[1]} cannot be translated and compared: of {len(pairs)} lines "
+            "none has text on both sides."
+        )
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def _bounded_answers(text_model: TextModel, texts: list[str], batch_size: int) -> Iterator[str]:

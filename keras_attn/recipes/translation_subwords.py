@@ -1,5 +1,6 @@
 """How the text of a translation recipe becomes ids: subwords learned here, or published pieces."""
 
+import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Protocol
@@ -54,7 +55,7 @@ class LearnedSubwords:
 
     def prepare(self, run: RunDirectory, source: Path, target: Path) -> None:
         run.log(f"Learning {self.vocabulary_size} subwords from {source}, {target}")
-        lines = (line for pair in aligned_lines(source, target) for line in pair if line)
+        lines = itertools.chain.from_iterable(aligned_lines(source, target))
         model = learn_subwords(lines, self.vocabulary_size)
         with written_whole(run.path / SUBWORD_FILE) as file:
             file.write(model)

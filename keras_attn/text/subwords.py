@@ -4,7 +4,8 @@ import io
 import itertools
 import random
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +21,7 @@ _LONGEST_LINE = 4192  # bytes; also SentencePiece's own limit
 
 
 def learn_subwords(
-    lines: Iterable[str], vocabulary_size: int, sample_lines: int = 1_000_000
+    lines: Iterable[str | None], vocabulary_size: int, sample_lines: int = 1_000_000
 ) -> bytes:
     """Learn a byte-pair encoding (BPE) and return it as a SentencePiece model.
 
@@ -36,13 +37,15 @@ def learn_subwords(
     lines and lines of more than 4192 bytes teach nothing and are not counted.
 
     Args:
-        lines: of text; read once.
+        lines: of text; read once. None stands for a line too long to be read, as in
+            `keras_attn.data.aligned_text`.
         vocabulary_size: how many ids there are, special tokens and bytes included.
         sample_lines: how many lines are learned from at most.
 
     Raises:
-        UserError: if SentencePiece is not installed, there is no text, or the text has too few
-            different words or too many different characters for the vocabulary.
+        UserError: if SentencePiece is not installed, there is no line that is neither empty nor
+            too long, or the text has too few different words or too many different characters for
+            the vocabulary.
 
     Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units";
     Kudo and Richardson 2018, "SentencePiece".
@@ -53,7 +56,10 @@ def learn_subwords(
         [['▁a', '▁man']]
     """
     sentencepiece = _import_sentencepiece()
-    sample, model = _sample(lines, sample_lines), io.BytesIO()
+    unused = Counter()
+    sample, model = _sample(_useful(lines, unused), sample_lines), io.BytesIO()
+    if not sample:
+        raise UserError(_no_text(unused))
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sample),
@@ -191,6 +197,17 @@ def _last_pair(piece: str, rank: dict[str, int]) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
+def _useful(lines: Iterable[str | None], unused: Counter) -> Iterator[str]:
+    """The lines that teach something; counts the others by what is wrong with them."""
+    for line in lines:
+        if line is None or len(line.encode()) > _LONGEST_LINE:
+            unused["too long"] += 1
+        elif not line.strip():
+            unused["empty"] += 1
+        else:
+            yield line
+
+
 def _sample(lines: Iterable[str], size: int) -> list[str]:
     """At most `size` of the lines, each as likely as any other, in one pass.
 
@@ -198,13 +215,22 @@ def _sample(lines: Iterable[str], size: int) -> list[str]:
     """
     draw = random.Random(size).randrange
     sample: list[str] = []
-    useful = (line for line in lines if 0 < len(line.encode()) <= _LONGEST_LINE)
-    for number, line in enumerate(useful):
+    for number, line in enumerate(lines):
         if number < size:
             sample.append(line)
         elif (place := draw(number + 1)) < size:
             sample[place] = line
     return sample
+
+
+def _no_text(unused: Counter) -> str:
+    if not unused:
+        return "There is no text to learn subwords from: not a single line; give text."
+    return (
+        f"There is no text to learn subwords from: of {unused.total()} lines {unused['empty']} "
+        f"are empty and {unused['too long']} are longer than {_LONGEST_LINE} bytes, the most that "
+        "is learned from; give a sentence a line."
+    )
 
 
 def _import_sentencepiece():
@@ -228,7 +254,10 @@ def _special_tokens() -> dict:
 def _explanation(error: str, vocabulary_size: int) -> str:
     """One sentence about what SentencePiece complained of."""
     if "sentences_.empty" in error or "all_chars_count" in error:
-        return "There is no text to learn subwords from; give lines that are not empty."
+        return (
+            "There is no text to learn subwords from: the lines have nothing but white space and "
+            "▁, which stands for it; give text."
+        )
     if needed := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return (
             f"The special tokens, bytes and characters of the text alone need a vocabulary of "

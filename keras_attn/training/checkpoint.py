@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_attn.errors import UserError
 from keras_attn.training.files import written_whole
+from keras_attn.training.supported import require_built
 from keras_attn.training.weight_average import WeightAverage
 
 
@@ -29,19 +30,21 @@ def save_checkpoint(
 
     Args:
         path: the file, `.npz`.
-        model, optimizer: what is trained; the optimiser has been built. Without one the checkpoint
-            holds the model alone, to be used and not to be trained on.
+        model, optimizer: what is trained; an optimiser that has not been built is built for the
+            model. Without one the checkpoint holds the model alone, to be used and not to be
+            trained on.
         progress: numbers that say how far the run is, `{"step": 100}` for example.
         average: the moving average of the weights, if there is one.
         previous: where the file that stood at `path` goes, or None: it is replaced.
 
     Raises:
         UserError: if the disk is full or the place cannot be written.
+        ValueError: if the model has not been built.
     """
     arrays = {f"progress/{name}": np.float64(value) for name, value in progress.items()}
     for key, variables in variable_groups(model, optimizer, average).items():
         for index, variable in enumerate(variables):
-            arrays[f"{key}/{index}"] = variable.value.numpy()
+            arrays[f"{key}/{index}"] = _storable(variable.value.numpy())
     with written_whole(path, previous) as file:
         np.savez(file, **arrays)
 
@@ -52,17 +55,23 @@ def load_checkpoint(
     optimizer: keras.optimizers.Optimizer | None = None,
     average: WeightAverage | None = None,
 ) -> dict[str, float | np.ndarray]:
-    """Set a model (and an optimiser that has been built) to a checkpoint; return its progress.
+    """Set a model and its optimiser to a checkpoint; return its progress.
+
+    An optimiser that has not been built is built for the model.
 
     Raises:
         BrokenCheckpointError: if the file is not a whole checkpoint.
-        UserError: if there is no file or it was made by a model of other shapes.
+        UserError: if there is no file, it holds no optimiser or average for the one that is given,
+            or it is of a model or an optimiser with other variables.
+        ValueError: if the model has not been built.
     """
     arrays = _read(path)
-    for key, variables in variable_groups(model, optimizer, average).items():
-        values = [arrays.get(f"{key}/{index}") for index in range(len(variables))]
-        _check(path, key, variables, values, arrays)
-        for variable, value in zip(variables, values, strict=True):
+    groups = variable_groups(model, optimizer, average)
+    values = {key: _values(arrays, key) for key in groups}
+    for key, variables in groups.items():
+        _require_same(path, key, variables, values[key])
+    for key, variables in groups.items():  # only when all of them fit
+        for variable, value in zip(variables, values[key], strict=True):
             variable.assign(value)
     prefix = "progress/"
     return {
@@ -77,9 +86,28 @@ def variable_groups(
     optimizer: keras.optimizers.Optimizer | None,
     average: WeightAverage | None = None,
 ) -> dict[str, list]:
-    """All variables of a training run."""
+    """All variables of a training run; an optimiser that has none yet is given them.
+
+    Raises:
+        ValueError: if the model has not been built.
+    """
+    require_built(model)
+    if optimizer is not None and not optimizer.built:
+        with model.distribute_strategy.scope():
+            optimizer.build(model.trainable_variables)
     groups = {"model": model, "optimizer": optimizer, "average": average}
     return {key: part.variables for key, part in groups.items() if part is not None}
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    """The array in a type that NumPy's files know; float32 holds every bfloat16."""
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def _values(arrays: Mapping[str, np.ndarray], key: str) -> list[np.ndarray]:
+    """What was stored of a group, in the order of its variables."""
+    number = sum(name.startswith(f"{key}/") for name in arrays)
+    return [arrays[f"{key}/{index}"] for index in range(number)]
 
 
 def _read(path) -> dict[str, np.ndarray]:
@@ -94,14 +122,32 @@ def _read(path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _check(path, key, variables, values, arrays) -> None:
-    stored = sum(name.startswith(f"{key}/") for name in arrays)
-    fits = stored == len(variables) and all(
-        value.shape == tuple(variable.shape)
-        for variable, value in zip(variables, values, strict=True)
-    )
-    if not fits:
+_HOW_TO_LOAD = {
+    "model": "build the model with the settings that it was trained with",
+    "optimizer": "make the optimizer of the class and the options that it was trained with",
+    "average": "make the average of the model that was trained",
+}
+_WITHOUT = {
+    "model": "it holds no model",
+    "optimizer": "it holds the model alone, to be used and not to be trained on; load it without "
+    "an optimizer",
+    "average": "it was saved without a moving average; load it without one",
+}
+
+
+def _require_same(path, key, variables, values) -> None:
+    """Raise `UserError` unless the values of a group are those of its variables."""
+    if variables and not values:
+        raise UserError(f"The checkpoint {path} has no {key} to load: {_WITHOUT[key]}.")
+    if len(values) != len(variables):
         raise UserError(
-            f"The checkpoint {path} is of another {key}: it holds {stored} arrays, and the "
-            f"{len(variables)} needed here have other shapes or another number."
+            f"The checkpoint {path} is of another {key}: it holds {len(values)} variables, and the "
+            f"{key} here has {len(variables)}; {_HOW_TO_LOAD[key]}."
         )
+    for variable, value in zip(variables, values, strict=True):
+        if value.shape != tuple(variable.shape):
+            raise UserError(
+                f"The checkpoint {path} is of another {key}: what is {variable.path} here, of "
+                f"shape {tuple(variable.shape)}, has the shape {value.shape} there; "
+                f"{_HOW_TO_LOAD[key]}."
+            )

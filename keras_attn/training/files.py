@@ -30,6 +30,8 @@ def written_whole(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UserError(f"Cannot write {path}: {path.parent} is not a directory.") from error
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
     try:

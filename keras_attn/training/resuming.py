@@ -33,7 +33,8 @@ def resume(
 
     Args:
         run: of the chief; the others' are not looked at.
-        model, optimizer: what is trained; the optimiser has been built.
+        model, optimizer: what is trained; an optimiser that has not been built is built for the
+            model.
         average: the moving average of the weights, if there is one.
         workers: that train together; without them this process is alone.
         report: called with a line if a damaged checkpoint is passed over.
@@ -42,7 +43,9 @@ def resume(
         The progress that was saved; empty if there was no checkpoint.
 
     Raises:
-        UserError: if there are checkpoints and none of them is whole, or they are of another model.
+        UserError: if there are checkpoints and none of them is whole, or they are of another model
+            or optimiser.
+        ValueError: if the model has not been built.
 
     Example:
         >>> progress = resume(RunDirectory("runs/mine"), model, optimizer)

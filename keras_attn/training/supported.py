@@ -14,16 +14,27 @@ def require_supported(
     """Raise `ValueError` if this model cannot be trained exactly in this way."""
     if accumulate < 1:
         raise ValueError(f"Rows are cut into 1 part or more. Received: accumulate={accumulate}")
+    require_built(model)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     _require_plain(inner)
+    _require_made_for(model, inner)
     _require_loss_scale(model, optimizer, inner)
     _require_made_in_scope(model, inner, strategy)
     _require_whole_batch_statistics(model, strategy, accumulate, jit_compile)
 
 
+def require_built(model: keras.Model) -> None:
+    """Raise `ValueError` for a model without weights: it would be trained or saved as nothing."""
+    if not model.built:
+        raise ValueError(
+            "The model has no weights yet: call it once, or give it a keras.Input. "
+            f"Received: model={model.name}"
+        )
+
+
 def _require_plain(optimizer) -> None:
     """Refuse what Keras' optimisers do in every call of a replica, and strategies do not run."""
-    if not hasattr(optimizer, "_all_reduce_sum_gradients"):
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ValueError(
             "Training needs an optimiser of keras.optimizers, which adds gradients over replicas. "
             f"Received: optimizer={optimizer}"
@@ -37,6 +48,19 @@ def _require_plain(optimizer) -> None:
         raise ValueError(
             "Weights are averaged by fit(average=WeightAverage(model)). Received: use_ema=True"
         )
+
+
+def _require_made_for(model, optimizer) -> None:
+    if not optimizer.built:
+        return
+    known = {id(variable) for variable in optimizer._trainable_variables}
+    for variable in model.trainable_variables:
+        if id(variable) not in known:
+            raise ValueError(
+                "The optimiser was built for other variables, those of another model or those that "
+                "were trainable then: make a new one. "
+                f"Received: optimizer={optimizer.name} without {variable.path}"
+            )
 
 
 def _require_loss_scale(model, optimizer, inner) -> None:

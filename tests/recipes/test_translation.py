@@ -264,15 +264,31 @@ def test_other_settings_are_refused(run, settings):
         ({"vocabulary_size": 50_000}, ["vocabulary", "at most"]),
         ({"target": "short"}, ["2000 lines", "3"]),
         ({"target": "latin1"}, ["line 2", "UTF-8"]),
+        (
+            {"source": "long", "target": "long"},
+            ["of 6 lines 2 are empty and 4 are longer than 4192 bytes"],
+        ),
+        ({"target": "blank"}, ["2000 have an empty side, 0 one of more than 128 tokens"]),
+        ({"validation_target": "missing.de"}, ["missing.de"]),
+        ({"validation_target": "short"}, ["40 lines", "3"]),
+        ({"validation_target": "blank", "validation_source": "blank"}, ["of 2000 lines none has"]),
+        ({"validation_target": "empty", "validation_source": "empty"}, ["of 0 lines none has"]),
     ],
-    ids=["no source", "missing file", "vocabulary", "line counts", "undecodable"],
-)
+    ids=[
+        "no source", "missing file", "vocabulary", "line counts", "undecodable", "long lines",
+        "one side blank", "missing validation", "validation counts", "blank validation",
+        "empty validation",
+    ],
+)  # fmt: skip
 def test_bad_input_is_one_sentence_before_training(settings, tmp_path, change, words):
     (tmp_path / "short").write_text("eins\nzwei\ndrei\n")
     (tmp_path / "latin1").write_bytes(b"eins\nf\xfcnf\n" + b"eins\n" * 1_998)
+    (tmp_path / "long").write_text(f"{'eins ' * 900}\n{'x' * 70_000}\n \n")
+    (tmp_path / "blank").write_text(" \n" * 2_000)
+    (tmp_path / "empty").write_text("")
+    written = {name: tmp_path / name for name in ("short", "latin1", "long", "blank", "empty")}
     settings = {**settings, **change}
-    if settings["target"] in ("short", "latin1"):
-        settings["target"] = tmp_path / settings["target"]
+    settings = {name: written.get(value, value) for name, value in settings.items()}
     flags = [
         f"--{name.replace('_', '-')}={value}"
         for name, value in settings.items()

@@ -230,8 +230,10 @@ def test_all_merges_join_two_known_pieces(model):
         (["ab ab"], 400, "at most 266 subwords, 400 were asked for"),
         (["ab ab"], 100, "need a vocabulary of 263 subwords, 100 were asked for"),
         (["ab ab"], 0, "need a vocabulary of 263 subwords, 0 were asked for"),
-        ([], 300, "no text"),
-        (["", "  "], 300, "no text"),
+        ([], 300, "no text .*: not a single line"),
+        (["", "  "], 300, "no text .* of 2 lines 2 are empty and 0 are longer"),
+        (["x" * 4193, None, ""], 300, "of 3 lines 1 are empty and 2 are longer than 4192 bytes"),
+        (["▁"], 300, "no text .*: the lines have nothing but"),
     ],
 )
 def test_a_vocabulary_that_the_text_does_not_allow_is_refused(lines, size, message):

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from keras_attn.errors import UserError
-from keras_attn.training import RunDirectory, load_checkpoint, resume, save_checkpoint
+from keras_attn.training import (
+    RunDirectory,
+    WeightAverage,
+    load_checkpoint,
+    resume,
+    save_checkpoint,
+)
 from keras_attn.training.files import written_whole
 
 
@@ -139,3 +145,76 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UserError, match="Cannot write"):
         _kept(RunDirectory(tmp_path / "file"), [1])
+
+
+def test_an_optimiser_that_is_not_built_is_built_for_what_is_loaded(tmp_path):
+    run = RunDirectory(tmp_path)
+    model, optimizer = _kept(run, [4])
+    optimizer.iterations.assign(9)
+    save_checkpoint(run.last_checkpoint, model, optimizer, {"step": 4})
+    for load in (
+        lambda model, optimizer: load_checkpoint(run.last_checkpoint, model, optimizer),
+        lambda model, optimizer: resume(run, model, optimizer),
+    ):
+        other, fresh = _model(), keras.optimizers.Adam()
+        assert load(other, fresh) == {"step": 4}
+        assert int(fresh.iterations) == 9
+        assert len(fresh.variables) == len(optimizer.variables)
+
+
+def test_an_optimiser_that_is_not_built_is_saved_as_it_begins(tmp_path):
+    model = _model()
+    save_checkpoint(tmp_path / "last.npz", model, keras.optimizers.Adam(), {"step": 0})
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    assert load_checkpoint(tmp_path / "last.npz", _model(), optimizer) == {"step": 0}
+
+
+@pytest.mark.parametrize(
+    ("load", "cause"),
+    [
+        (lambda path: load_checkpoint(path, _model(5)), r"dense\w*/kernel here, of shape \(3, 5\), "
+         r"has the shape \(3, 2\) there; build the model with"),
+        (lambda path: load_checkpoint(path, _bare()), "holds 3 variables, and the model.* 1"),
+        (lambda path: load_checkpoint(path, _model(), keras.optimizers.SGD()),
+         "of another optimizer: it holds 6 variables, and the optimizer here has 2; make the opt"),
+        (lambda path: load_checkpoint(path, model := _model(), average=WeightAverage(model)),
+         "has no average to load: it was saved without"),
+    ],
+    ids=["shape", "number", "class of the optimiser", "average"],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_with_its_cause(tmp_path, load, cause):
+    _saved(tmp_path / "last.npz")
+    with pytest.raises(UserError, match=cause):
+        load(tmp_path / "last.npz")
+
+
+def _bare():
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, use_bias=False)])
+
+
+def test_a_checkpoint_to_be_used_is_not_trained_on(tmp_path):
+    save_checkpoint(tmp_path / "best.npz", _model(), None, {"step": 3})
+    with pytest.raises(UserError, match=r"the model alone.*load it without an optimizer"):
+        load_checkpoint(tmp_path / "best.npz", _model(), keras.optimizers.Adam())
+
+
+@pytest.mark.parametrize("use", [load_checkpoint, save_checkpoint], ids=["load", "save"])
+def test_a_model_without_weights_is_refused(tmp_path, use):
+    _saved(tmp_path / "last.npz")
+    unbuilt = keras.Sequential([keras.layers.Dense(2)])
+    more = ({},) if use is save_checkpoint else ()
+    with pytest.raises(ValueError, match=r"no weights yet: call it once.*Received: model="):
+        use(tmp_path / "last.npz", unbuilt, None, *more)
+
+
+def test_weights_in_bfloat16_come_back_exactly(tmp_path):
+    models = [
+        keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype="bfloat16")])
+        for _ in range(2)
+    ]
+    save_checkpoint(tmp_path / "last.npz", models[0], None, {"step": 1})
+    load_checkpoint(tmp_path / "last.npz", models[1])
+    for got, expected in zip(models[1].weights, models[0].weights, strict=True):
+        assert got.dtype == "bfloat16"
+        np.testing.assert_array_equal(got.numpy(), expected.numpy())
