@@ -147,11 +147,17 @@ class TokenLoss(keras.losses.Loss):
             Keras would add up the means of unequal numbers of tokens; or as `token_loss`.
 
     Example:
-        >>> logits = keras.ops.zeros((1, 3, 4))
-        >>> float(TokenLoss()(keras.ops.array([[3, 2, 0]]), logits))  # log 4
-        1.386...
-        >>> model.compile(keras.optimizers.Adam(1e-3), loss=TokenLoss(label_smoothing=0.1))
-        >>> model.fit(inputs, labels, batch_size=32, epochs=10)
+
+    >>> import numpy as np
+    >>> from keras_attn.losses import TokenLoss
+    >>> loss = TokenLoss()(np.array([[3, 2, 0]]), np.zeros((1, 3, 4), "float32"))
+    >>> round(float(loss), 4)  # log 4
+    1.3863
+
+    With a model, and inputs and padded labels in arrays:
+
+        model.compile(keras.optimizers.Adam(1e-3), loss=TokenLoss(label_smoothing=0.1))
+        model.fit(inputs, labels, batch_size=32, epochs=10)
     """
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "token_loss"):
