@@ -477,3 +477,7 @@ def _save(figure, output: Path):
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     with written_whole(output) as file:
         save_figure(figure, file, output.suffix[1:].lower())
+
+
+if __name__ == "__main__":
+    main()

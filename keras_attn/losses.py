@@ -133,6 +133,7 @@ class TokenLoss(keras.losses.Loss):
     Args:
         label_smoothing: mass in [0, 1) spread evenly over all V classes.
         name: of the loss.
+        z_loss: factor of the squared logarithm of the softmax's denominator, see `token_loss`.
 
     Call arguments:
         y_true: labels (B, T), integers.
@@ -160,9 +161,12 @@ class TokenLoss(keras.losses.Loss):
         model.fit(inputs, labels, batch_size=32, epochs=10)
     """
 
-    def __init__(self, label_smoothing: float = 0.0, name: str = "token_loss"):
+    def __init__(self, label_smoothing: float = 0.0, name: str = "token_loss", z_loss: float = 0.0):
         super().__init__(name=name, reduction="mean_with_sample_weight")
+        require_smoothing(label_smoothing)
+        require_z_loss(z_loss)
         self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         # Keras' own call would cast to its precision first, and divide by the number of tokens.
@@ -171,11 +175,17 @@ class TokenLoss(keras.losses.Loss):
         hidden_by_model = getattr(y_pred, "_keras_mask", None)
         if hidden_by_model is not None:
             mask = ops.logical_and(mask, hidden_by_model)
-        total, count = token_loss(y_true, y_pred, mask, self.label_smoothing, sample_weight)
+        total, count = token_loss(
+            y_true, y_pred, mask, self.label_smoothing, sample_weight, z_loss=self.z_loss
+        )
         return ops.divide_no_nan(total, count)
 
     def get_config(self):
-        return {"label_smoothing": self.label_smoothing, "name": self.name}
+        return {
+            "label_smoothing": self.label_smoothing,
+            "name": self.name,
+            "z_loss": self.z_loss,
+        }
 
 
 def require_one_replica() -> None:

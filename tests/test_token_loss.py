@@ -62,3 +62,25 @@ def test_it_comes_back_from_its_configuration():
     config = keras.losses.serialize(TokenLoss(0.2, name="mine"))
     again = keras.losses.deserialize(config)
     assert (type(again), again.label_smoothing, again.name) == (TokenLoss, 0.2, "mine")
+
+
+BAD_FACTORS = [
+    {"label_smoothing": -0.1},
+    {"label_smoothing": None},
+    {"label_smoothing": "a"},
+    {"z_loss": None},
+    {"z_loss": -1},
+]
+
+
+@pytest.mark.parametrize("options", BAD_FACTORS)
+def test_a_factor_that_a_loss_cannot_have_is_refused_when_it_is_made(options):
+    with pytest.raises(ValueError, match="Received: "):
+        TokenLoss(**options)
+
+
+def test_the_z_loss_is_that_of_token_loss_and_comes_back():
+    labels, logits = np.array([[3, 2, 0]]), np.linspace(-1, 2, 15).reshape(1, 3, 5)
+    loss = TokenLoss.from_config(TokenLoss(0.1, z_loss=0.01).get_config())
+    total, count = token_loss(labels, logits, labels != 0, 0.1, z_loss=0.01)
+    np.testing.assert_allclose(loss(labels, tf.constant(logits)), total / count)

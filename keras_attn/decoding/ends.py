@@ -48,11 +48,26 @@ def make_ends(end_id, vocabulary_size: int | None) -> Ends:
     known = tf.get_static_value(tokens)
     tokens = tf.reshape(tokens, [-1])
     if known is None:
+        tokens = _of_vocabulary(tokens, vocabulary_size)
         return Ends(_distinct(tf.sort(tokens)), tokens[0])
     known = known.ravel()
     if len(np.unique(known)) < len(known):
         raise ValueError(f"end_id must name each token once. Received: end_id={known.tolist()}")
     return Ends(tf.constant(np.unique(known), tf.int32), filling=int(known[0]))
+
+
+def _of_vocabulary(tokens, size: int | None):
+    """Tokens that are known at run time only: one outside of the vocabulary would never be met."""
+    inside = tokens >= 0 if size is None else (tokens >= 0) & (tokens < size)
+    checked = tf.debugging.Assert(
+        tf.reduce_all(inside),
+        [
+            f"end_id must hold tokens of the vocabulary, whose size is {size}. Received: end_id=",
+            tokens,
+        ],
+    )
+    with tf.control_dependencies([checked] if checked is not None else []):
+        return tf.identity(tokens)
 
 
 def _distinct(tokens):

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.layers import cell_protocol
-from keras_attn.layers.recurrent_checks import flat_shapes, require_states
+from keras_attn.layers.recurrent_checks import flat_shapes, require_features, require_states
 from keras_attn.ops import masks
 
 
@@ -93,6 +93,7 @@ class AttentionCell(keras.layers.Layer):
                 "An attention cell is built by a call with inputs, states and memory. "
                 f"Received: memory_shape={memory_shape}"
             )
+        self.features = inputs_shape[-1], memory_shape[-1]
         query_units = cell_protocol.state_sizes(self.cell)[0]
         if not self.attention.built:
             self.attention.build((None, None, query_units), tuple(memory_shape))
@@ -125,8 +126,34 @@ class AttentionCell(keras.layers.Layer):
                 "(batch, positions, features). Received: "
                 f"inputs.shape={tuple(inputs_shape)}, memory.shape={tuple(memory_shape)}"
             )
+        if None not in (inputs_shape[0], memory_shape[0]) and inputs_shape[0] != memory_shape[0]:
+            raise ValueError(
+                "The inputs and the memory of a step have one batch size. Received: "
+                f"inputs.shape={tuple(inputs_shape)}, memory.shape={tuple(memory_shape)}"
+            )
+        self.require_built_features(inputs_shape, memory_shape)
         sizes = cell_protocol.state_sizes(self.cell)
         require_states(states_shapes, sizes, inputs_shape[0], len(sizes), name="states")
+
+    def require_built_features(self, inputs_shape, memory_shape):
+        """Raise `ValueError` unless the features are those that the cell was built for."""
+        if self.built:
+            require_features("inputs", inputs_shape, self.features[0])
+            require_features("memory", memory_shape, self.features[1])
+
+    def compute_output_spec(
+        self, inputs, states, memory, memory_mask=None, keys=None, training=None
+    ):
+        states = cell_protocol.as_list(states)
+        shapes = [state.shape for state in keras.tree.flatten(states)]
+        masks.require_symbolic_step_mask(memory_mask, memory.shape, "memory_mask")
+        output, alignment, _ = self.compute_output_shape(inputs.shape, shapes, memory.shape)
+        return (
+            keras.KerasTensor(output, dtype=self.compute_dtype),
+            keras.KerasTensor(alignment, dtype=self.compute_dtype),
+            # A step returns the states in the precision in which they are given.
+            keras.tree.map_structure(lambda s: keras.KerasTensor(s.shape, dtype=s.dtype), states),
+        )
 
     def compute_output_shape(self, inputs_shape, states_shape, memory_shape):
         self._require_step(inputs_shape, flat_shapes(states_shape), memory_shape)

@@ -83,7 +83,7 @@ class AttentionRNN(keras.layers.Layer):
         self.cell.build(step_shape, memory_shape=tuple(memory_shape))
 
     def call(self, inputs, memory, mask=None, memory_mask=None, initial_state=None, training=None):
-        _require_sequences(inputs.shape, memory.shape)
+        self._require_sequences(inputs.shape, memory.shape)
         mask, memory_mask = masks.carried(inputs, mask), masks.carried(memory, memory_mask)
         inputs, memory = (ops.cast(x, self.compute_dtype) for x in (inputs, memory))
         if mask is not None:
@@ -179,12 +179,20 @@ class AttentionRNN(keras.layers.Layer):
             alignments = masks.clear_hidden(alignments, mask)
         return outputs, alignments, states
 
+    def compute_output_spec(
+        self, inputs, memory, mask=None, memory_mask=None, initial_state=None, training=None
+    ):
+        self._require_sequences(inputs.shape, memory.shape)
+        masks.require_symbolic_step_mask(mask, inputs.shape)
+        masks.require_symbolic_step_mask(memory_mask, memory.shape, "memory_mask")
+        return super().compute_output_spec(inputs, memory, initial_state=initial_state)
+
     def compute_mask(self, inputs, mask=None):
         others = self.return_alignments + self.return_state * len(self._state_sizes())
         return [mask, *[None] * others] if others else mask
 
     def compute_output_shape(self, inputs_shape, memory_shape, initial_state_shape=None):
-        _require_sequences(inputs_shape, memory_shape)
+        self._require_sequences(inputs_shape, memory_shape)
         batch, length = inputs_shape[:2]
         sizes = self._state_sizes()
         if initial_state_shape is not None:
@@ -196,6 +204,10 @@ class AttentionRNN(keras.layers.Layer):
         if self.return_state:
             shapes += [(batch, size) for size in sizes]
         return tuple(shapes) if len(shapes) > 1 else shapes[0]
+
+    def _require_sequences(self, inputs_shape, memory_shape):
+        _require_sequences(inputs_shape, memory_shape)
+        self.cell.require_built_features(inputs_shape, memory_shape)
 
     def _state_sizes(self) -> list[int]:
         return cell_protocol.state_sizes(self.cell)

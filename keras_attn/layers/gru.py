@@ -274,7 +274,7 @@ class GRU(RecurrentLayer):
     Call arguments:
         sequences: (batch, time, features).
         initial_state: list of one state (batch, units), or that state; zeros if `None`.
-        mask: (batch, time) boolean, True for the steps to take.
+        mask: (batch, time) boolean, True for the steps to take, or (1, time) for all sequences.
         training: whether to apply dropout. What the gradient needs is saved with it, and where a
             gradient tape is active.
 

@@ -35,6 +35,10 @@ class LengthMask(keras.layers.Layer):
         _require_lengths(sequence.shape, lengths.shape, lengths.dtype)
         return length_mask(lengths, ops.shape(sequence)[1])
 
+    def compute_output_shape(self, sequence_shape, lengths_shape):
+        _require_lengths(sequence_shape, lengths_shape, "int32")
+        return tuple(sequence_shape[:2])
+
     def compute_output_spec(self, sequence, lengths):
         _require_lengths(sequence.shape, lengths.shape, lengths.dtype)
         return keras.KerasTensor(sequence.shape[:2], dtype="bool")

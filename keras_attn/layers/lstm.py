@@ -63,7 +63,7 @@ class LSTM(RecurrentLayer):
         sequences: (batch, time, features).
         initial_state: list of h and c, (batch, units); zeros if `None`. In the variant FGR
             [i, f, o], (batch, 3 * units), may follow.
-        mask: (batch, time) boolean, True for the steps to take.
+        mask: (batch, time) boolean, True for the steps to take, or (1, time) for all sequences.
         training: whether to apply dropout. What the gradient needs is saved with it, and where a
             gradient tape is active.
 

@@ -52,6 +52,7 @@ class Maxout(keras.layers.Layer):
             )
 
     def call(self, inputs):
+        self._require_groups(inputs.shape)
         inputs = ops.cast(inputs, self.compute_dtype)
         grouped = ops.reshape(inputs, (*ops.shape(inputs)[:-1], -1, self.pieces))
         # Keras refuses the maximum of an empty batch unless it is told where to begin.

@@ -29,7 +29,8 @@ class MultiHeadAttention(keras.layers.Layer):
     `head_i = softmax(Q W_i^Q (K W_i^K)^T / sqrt(key_dim)) V W_i^V`, the heads are concatenated and
     projected by `W^O`. The arguments stand in Keras' order, and the weights have the order, shapes
     and names of `keras.layers.MultiHeadAttention` and, with `num_key_value_heads`, of
-    `keras.layers.GroupQueryAttention`: `set_weights` and `load_weights` take theirs. The
+    `keras.layers.GroupQueryAttention`: `set_weights` takes theirs, and so does `load_weights` where
+    the file has the layer under the same name (in functional models that of its class). The
     projections are `query_dense`, `key_dense`, `value_dense` and `output_dense`.
 
     A query with no key left, or masked itself, gets weights and an output of exactly 0, without

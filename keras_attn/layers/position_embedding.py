@@ -4,7 +4,12 @@ import keras
 from keras import ops
 
 from keras_attn.layers.setting_checks import require_size
-from keras_attn.ops.angles import along_axis_1, require_positions, token_positions
+from keras_attn.ops.angles import (
+    along_axis_1,
+    require_positions,
+    require_sequences_of_vectors,
+    token_positions,
+)
 from keras_attn.ops.position_table import position_rows
 
 
@@ -78,6 +83,7 @@ class PositionEmbedding(keras.layers.Layer):
         )
 
     def call(self, inputs, positions=None, start_index=0):
+        self._require_features(inputs.shape)
         if positions is None:
             positions = token_positions(ops.shape(inputs)[1], start_index)
         require_positions(inputs.shape, positions, "inputs")
@@ -85,7 +91,21 @@ class PositionEmbedding(keras.layers.Layer):
         rows = along_axis_1(ops.cast(rows, self.compute_dtype), len(inputs.shape))
         return ops.broadcast_to(rows, ops.shape(inputs))
 
+    def _require_features(self, input_shape):
+        require_sequences_of_vectors(input_shape)
+        if self.built and input_shape[-1] != self.embeddings.shape[-1]:
+            raise ValueError(
+                f"The table was built for {self.embeddings.shape[-1]} features. "
+                f"Received: inputs.shape={tuple(input_shape)}"
+            )
+
     def compute_output_shape(self, input_shape):
+        self._require_features(input_shape)
+        if input_shape[1] is not None and input_shape[1] > self.max_length:
+            raise ValueError(
+                f"The table has {self.max_length} positions: raise `max_length` or shorten the "
+                f"sequences. Received: inputs.shape={tuple(input_shape)}"
+            )
         return input_shape
 
     def compute_output_spec(self, *args, **kwargs):

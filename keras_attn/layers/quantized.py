@@ -5,6 +5,8 @@ dtype policy of each. What is rebuilt from its own config alone makes these laye
 their policies must stand in that config: as a `DTypePolicyMap`, by the paths of the layers.
 """
 
+import re
+
 import keras
 
 
@@ -36,8 +38,16 @@ def quantized_policies(layer, policy):
         _require_default_quantizers(each)
     policies = {each.path: plain_policy(each.dtype_policy, each.path) for each in sublayers}
     return keras.dtype_policies.DTypePolicyMap(
-        default.name, {path: own for path, own in policies.items() if own != default}
+        default.name,
+        {_wherever(layer, path): own for path, own in policies.items() if own != default},
     )
+
+
+def _wherever(layer, path: str) -> str:
+    """A pattern for the path of a sublayer, whatever the layer is named and lies in."""
+    if not path.startswith(f"{layer.path}/"):
+        return path
+    return f"(?:.*/)?{re.escape(path[len(layer.path) + 1 :])}"
 
 
 def plain_policy(policy, path: str | None = None):

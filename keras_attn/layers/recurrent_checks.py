@@ -46,6 +46,15 @@ def require_sequences(shape):
         )
 
 
+def require_features(name: str, shape, built_for: int | None):
+    """Raise `ValueError` unless sequences have the features that a layer was built for."""
+    if built_for is not None and shape[-1] != built_for:
+        raise ValueError(
+            f"The layer was built for `{name}` of {built_for} features. "
+            f"Received: {name}.shape={tuple(shape)}"
+        )
+
+
 def require_states(shapes, sizes, batch_size, required: int, name: str = "initial_state"):
     """Raise `ValueError` unless the shapes are those of the states of a cell.
 

@@ -1,13 +1,13 @@
 """What the recurrent layers have in common: a Keras RNN with the loop of `ops.scan`."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attn._upstream import a_tape_may_record, own_precision
 from keras_attn.layers.recurrent_checks import (
     flat_shapes,
     has_default_activations,
+    require_features,
     require_sequences,
     require_states,
 )
@@ -81,8 +81,12 @@ class RecurrentLayer(keras.layers.RNN):
             )
         super().build(sequences_shape, initial_state_shape)
 
+    def _require_sequences(self, shape):
+        require_sequences(shape)
+        require_features("sequences", shape, self.cell.kernel.shape[0] if self.built else None)
+
     def compute_output_shape(self, sequences_shape, initial_state_shape=None):
-        require_sequences(sequences_shape)
+        self._require_sequences(sequences_shape)
         if self.unroll and sequences_shape[1] is None:
             raise ValueError(
                 "A loop over an unknown number of steps cannot be unrolled: give the input a known "
@@ -95,8 +99,7 @@ class RecurrentLayer(keras.layers.RNN):
         return super().compute_output_shape(sequences_shape)
 
     def compute_output_spec(self, sequences, initial_state=None, mask=None, training=False):
-        if mask is not None:
-            masks.require_step_mask_shape(np.shape(mask), *sequences.shape[:2])
+        masks.require_symbolic_step_mask(mask, sequences.shape)
         return super().compute_output_spec(sequences, initial_state=initial_state)
 
     def compute_mask(self, sequences, mask):
@@ -110,7 +113,7 @@ class RecurrentLayer(keras.layers.RNN):
         return [mask, *(None for _ in self.state_size)] if self.return_state else mask
 
     def call(self, sequences, initial_state=None, mask=None, training=False):
-        require_sequences(sequences.shape)
+        self._require_sequences(sequences.shape)
         mask = masks.carried(sequences, mask)
         if mask is not None:
             mask = masks.require_step_mask(mask, *ops.shape(sequences)[:2])

@@ -4,7 +4,11 @@ import copy
 
 import keras
 
-from keras_attn.ops.angles import exact_dtype, token_positions
+from keras_attn.ops.angles import (
+    exact_dtype,
+    require_sequences_of_vectors,
+    token_positions,
+)
 from keras_attn.ops.rotation import require_rotation, rotate
 
 
@@ -68,12 +72,21 @@ class RotaryEmbedding(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, positions=None, start_index=0):
+        self.compute_output_shape(inputs.shape)
         if positions is None:
             length = keras.ops.shape(inputs)[1]
             positions = token_positions(length, start_index, exact_dtype(self.compute_dtype))
+        if not keras.backend.is_float_dtype(inputs.dtype):
+            inputs = keras.ops.cast(inputs, self.compute_dtype)
         return rotate(inputs, positions, self.base, self.convention, self.scaling, self.rotary_dim)
 
     def compute_output_shape(self, input_shape):
+        require_sequences_of_vectors(input_shape)
+        if self.rotary_dim is None and input_shape[-1] is not None and input_shape[-1] % 2:
+            raise ValueError(
+                "Features turn in pairs: their number must be even, or an even `rotary_dim` given. "
+                f"Received: inputs.shape={tuple(input_shape)}"
+            )
         return input_shape
 
     def compute_output_spec(self, *args, **kwargs):

@@ -3,7 +3,13 @@
 import keras
 from keras import ops
 
-from keras_attn.ops.angles import along_axis_1, exact_dtype, require_positions, token_positions
+from keras_attn.ops.angles import (
+    along_axis_1,
+    exact_dtype,
+    require_positions,
+    require_sequences_of_vectors,
+    token_positions,
+)
 from keras_attn.ops.sinusoid import require_layout, sinusoid
 
 
@@ -60,6 +66,7 @@ class SinusoidalEmbedding(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, positions=None, start_index=0):
+        self.compute_output_shape(inputs.shape)
         dtype = self.compute_dtype
         if positions is None:
             positions = token_positions(ops.shape(inputs)[1], start_index, exact_dtype(dtype))
@@ -68,6 +75,7 @@ class SinusoidalEmbedding(keras.layers.Layer):
         return ops.broadcast_to(along_axis_1(encoding, len(inputs.shape)), ops.shape(inputs))
 
     def compute_output_shape(self, input_shape):
+        require_sequences_of_vectors(input_shape)
         return input_shape
 
     def compute_output_spec(self, *args, **kwargs):

@@ -244,6 +244,8 @@ class TransformerDecoderBlock(keras.layers.Layer):
         self.options.require_inputs(inputs_shape, self.features if self.built else None)
         if memory_shape is not None:
             self._require_memory_shape(inputs_shape, memory_shape)
+            batch = masks.broadcast_size(inputs_shape[0], memory_shape[0])
+            return (batch, *inputs_shape[1:])
         return tuple(inputs_shape)
 
     def compute_output_spec(

@@ -4,6 +4,7 @@ import functools
 import inspect
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -40,12 +41,35 @@ class TokenModel(keras.Model):
         gradients = tape.gradient(scaled, [weight.value for weight in self.trainable_weights])
         dense = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
         if dense:
-            self.optimizer.apply_gradients(zip(dense, self.trainable_weights, strict=True))
+            self._apply_if_finite(loss, dense)
         return self.compute_metrics(inputs, labels, logits, sample_weight=weights)
+
+    def _apply_if_finite(self, loss, gradients):
+        """Apply the gradients of a loss that is a number.
+
+        XLA can raise nothing for a label outside of the vocabulary: there the loss is NaN, and
+        `make_train_function` stops after the step.
+        """
+        weights = self.trainable_weights
+        if not self.optimizer.built:
+            self.optimizer.build(weights)
+
+        def apply():
+            self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return tf.constant(True)
+
+        tf.cond(tf.math.is_finite(loss), apply, lambda: tf.constant(False))
+
+    def make_train_function(self, force=False):
+        before = self.train_function
+        super().make_train_function(force)
+        if self.jit_compile and self.train_function is not before:
+            self.train_function = _stopping_at_nan(self.train_function, self)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         require_one_replica()
         _require_loss_of_logits(self.loss)
+        _require_labels_of_target(y.shape, self._target(x).shape)
         y_pred._keras_mask = ops.logical_and(
             token_mask(self._target(x), PADDING), token_mask(y, PADDING)
         )
@@ -85,6 +109,36 @@ class TokenModel(keras.Model):
             return operation
 
         return super()._run_through_graph(inputs, operation_of, call_fn)
+
+
+def _stopping_at_nan(train, model):
+    """A training function that raises `ValueError` when the loss is not finite."""
+
+    def train_and_look(iterator):
+        logs = train(iterator)
+        if not np.isfinite(logs["loss"]):
+            raise ValueError(
+                f"A loss after step {int(model.optimizer.iterations)} was not finite: its step was "
+                "not applied and training ended. If a label is not an id of the vocabulary, "
+                "jit_compile=False names it. "
+                f"Received: loss={float(logs['loss'])}, vocabulary size={model.output_shape[-1]}"
+            )
+        return logs
+
+    return train_and_look
+
+
+def _require_labels_of_target(labels_shape, target_shape) -> None:
+    fits = len(labels_shape) == 2 and all(
+        None in (one, other) or one == other
+        for one, other in zip(labels_shape, target_shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            "The labels are the tokens that follow those of the input `target`, one each, of its "
+            f"shape (B, T). Received: labels.shape={tuple(labels_shape)}, "
+            f"target.shape={tuple(target_shape)}"
+        )
 
 
 def _of_tokens(sample_weight, labels):

@@ -82,6 +82,15 @@ def require_positions(shape, positions, name: str = "x"):
         )
 
 
+def require_sequences_of_vectors(shape, name: str = "inputs"):
+    """Raise `ValueError` unless a shape is (B, T, d) or (B, T, ..., d)."""
+    if len(shape) < 3:
+        raise ValueError(
+            f"{name} must have the shape (B, T, d) or (B, T, ..., d). "
+            f"Received: {name}.shape={tuple(shape)}"
+        )
+
+
 def along_axis_1(encoding, rank: int):
     """Give an encoding (T, d) or (B, T, d) the axes to go with (B, T, ..., d) of this rank."""
     for _ in range(rank - 3):

@@ -1,6 +1,7 @@
 """Labels (B, T): ids of a vocabulary, the weights of their tokens, and ids that are outside."""
 
 import math
+import numbers
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,18 +22,18 @@ _collecting: ContextVar[tuple | None] = ContextVar("collecting", default=None)
 
 def require_smoothing(label_smoothing: float) -> None:
     """Raise `ValueError` unless it is a probability mass that leaves the label some."""
-    if not 0.0 <= label_smoothing < 1.0:
+    if not isinstance(label_smoothing, numbers.Real) or not 0.0 <= label_smoothing < 1.0:
         raise ValueError(
             "Label smoothing is a probability mass in [0, 1). "
-            f"Received: label_smoothing={label_smoothing}"
+            f"Received: label_smoothing={label_smoothing!r}"
         )
 
 
 def require_z_loss(z_loss: float) -> None:
     """Raise `ValueError` unless it is a factor that a loss can have."""
-    if not 0.0 <= z_loss < math.inf:
+    if not isinstance(z_loss, numbers.Real) or not 0.0 <= z_loss < math.inf:
         raise ValueError(
-            f"The factor of the z-loss is finite and not negative. Received: z_loss={z_loss}"
+            f"The factor of the z-loss is finite and not negative. Received: z_loss={z_loss!r}"
         )
 
 

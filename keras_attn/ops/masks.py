@@ -6,6 +6,7 @@ A mask is boolean, True = attend. A query that is left with no key gets weights 
 import math
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -360,6 +361,23 @@ def require_step_mask_shape(shape, batch, length, name: str = "mask") -> str:
     if not one_length or not fits(shape, known):
         raise ValueError(f"{sentence} Received: {name}.shape={shape}")
     return sentence
+
+
+def require_symbolic_step_mask(mask, shape, name: str = "mask"):
+    """Raise `ValueError` for what `require_step_mask` would refuse of a mask without values.
+
+    Args:
+        mask: a symbolic tensor, an array, lists or None.
+        shape: (B, T, ...) of the sequences.
+        name: what the caller calls the mask.
+    """
+    if mask is None:
+        return
+    if not keras.backend.is_keras_tensor(mask):
+        require_boolean(mask, name)
+    elif mask.dtype != "bool":
+        raise ValueError(f"A mask must be boolean. Received: {name}.dtype={mask.dtype}")
+    require_step_mask_shape(np.shape(mask), *tuple(shape)[:2], name)
 
 
 def of_steps(mask, inputs):

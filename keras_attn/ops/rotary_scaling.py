@@ -253,17 +253,25 @@ def _base(base, theta, scaling):
 def _require_entries(name, kind, settings, scaling):
     missing = [key for key in kind.needed if key not in settings]
     if missing:
-        raise ValueError(f"Scaling of type '{name}' needs {missing}. Received: scaling={scaling!r}")
+        both = " and ".join(_spelled(key) for key in missing)
+        raise ValueError(f"Scaling of type '{name}' needs {both}. Received: scaling={scaling!r}")
     unknown = [key for key in settings if key not in {*kind.needed, *kind.defaults}]
     if unknown:
         raise ValueError(
-            f"Scaling of type '{name}' has no {unknown}, only {[*kind.needed, *kind.defaults]}"
+            f"Scaling of type '{name}' has no {', '.join(map(_spelled, unknown))}, only "
+            f"{[*kind.needed, *kind.defaults]}"
             f"{_HINT if 'partial_rotary_factor' in unknown else ''}. Received: scaling={scaling!r}"
         )
     for key, value in settings.items():
         holds, what = _RANGES.get(key, (_is_positive, "a positive number"))
         if not holds(value):
             raise ValueError(f"'{key}' must be {what}. Received: scaling={scaling!r}")
+
+
+def _spelled(key: str) -> str:
+    """An entry by our name, and by Hugging Face's where that is another."""
+    others = [theirs for theirs, ours in _OUR_NAMES.items() if ours == key]
+    return f"'{key}'" + "".join(f" (Hugging Face's '{other}')" for other in others)
 
 
 def _is_number(value):

@@ -1,5 +1,6 @@
 """Rotary position embedding: pairs of features turn with the position."""
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -86,6 +87,8 @@ def rotate(
         Ding et al. 2024, "LongRoPE", https://arxiv.org/abs/2402.13753
     """
     x = ops.convert_to_tensor(x)
+    if not keras.backend.is_float_dtype(x.dtype):
+        x = ops.cast(x, keras.config.floatx())
     require_positions(x.shape, positions)
     _require_convention(convention)
     rotary_dim = _rotary_dim(x.shape[-1], rotary_dim)

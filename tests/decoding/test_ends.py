@@ -325,3 +325,19 @@ def test_other_tokens_must_be_integers_too(name, tokens):
     for search in SEARCHES:
         with pytest.raises(ValueError, match=f"integers. Received: {name}="):
             search(chains.chain_step, state, 1, end_id=1, max_length=4, **call)
+
+
+def test_an_end_that_is_known_when_it_runs_and_outside_the_vocabulary_stops_every_search():
+    logits = tf.zeros([4, 4])
+
+    def step(tokens, state):
+        return tf.gather(logits, tokens), state
+
+    for search in (greedy_search, sample, beam_search):
+        run = tf.function(
+            lambda ends, search=search: search(step, {}, 1, 0, ends, 4).tokens,
+            input_signature=[tf.TensorSpec([2], tf.int32)],
+        )
+        assert run(tf.constant([1, 2])).shape[0] == 1
+        with pytest.raises(tf.errors.InvalidArgumentError, match="tokens of the vocabulary"):
+            run(tf.constant([1, 77]))

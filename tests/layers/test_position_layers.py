@@ -232,3 +232,37 @@ def test_far_positions_keep_their_angles_in_half_precision(layer, policy):
 def test_bad_arguments_are_refused_with_what_was_received(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool"])
+def test_integers_are_turned_as_the_numbers_that_they_are(dtype):
+    numbers = (np.arange(24).reshape(2, 3, 4) % 3).astype(dtype)
+    turned = RotaryEmbedding()(numbers)
+    np.testing.assert_array_equal(turned, RotaryEmbedding()(numbers.astype("float32")))
+    assert RotaryEmbedding()(keras.Input((3, 4), dtype=dtype)).dtype == "float32"
+
+
+REFUSED_SHAPES = {
+    "rotary-rank": (RotaryEmbedding, (2, 6)),
+    "rotary-odd": (RotaryEmbedding, (2, 4, 7)),
+    "sinusoidal-rank": (SinusoidalEmbedding, (6,)),
+    "table-rank": (lambda: PositionEmbedding(5), (2, 6)),
+    "table-length": (lambda: PositionEmbedding(5), (2, 9, 6)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_SHAPES)
+def test_a_declared_shape_is_refused_as_the_call_is(name):
+    make, shape = REFUSED_SHAPES[name]
+    with pytest.raises(ValueError, match="Received: "):
+        make().compute_output_shape(shape)
+    with pytest.raises(ValueError, match="Received: "):
+        make()(np.ones(shape, "float32"))
+
+
+def test_a_table_refuses_other_features_than_its_own():
+    layer = PositionEmbedding(5)
+    layer(np.ones((2, 4, 6)))
+    for call in (layer.compute_output_shape, lambda shape: layer(np.ones(shape))):
+        with pytest.raises(ValueError, match=r"Received: inputs.shape=\(2, 4, 7\)"):
+            call((2, 4, 7))

@@ -61,6 +61,7 @@ MODELS = {
         layers.TransformerDecoderBlock(2, 6, normalize_first=True, normalization="rms")
     ),
     "decoder_only": lambda: (_decoder_only(), {"tokens": TOKENS}),
+    "in_other_models": lambda: _sequential(),
     "transformer": lambda: (_transformer(), SENTENCES),
     "half_transformer": lambda: (
         _transformer(
@@ -71,6 +72,17 @@ MODELS = {
     "rnn_search": lambda: (_rnn_search(), SENTENCES),
     "int4_rnn_search": lambda: (_rnn_search(tie_embeddings=True, cell="lstm"), SENTENCES),
 }
+
+
+def _sequential():
+    blocks = [layers.TransformerEncoderBlock(2, 6), keras.layers.TimeDistributed(_feed_forward())]
+    model = keras.Sequential([keras.Input((4, 8)), *blocks])
+    tokens = keras.Input((4, 8))
+    return keras.Model({"tokens": tokens}, model(tokens)), {"tokens": TOKENS}
+
+
+def _feed_forward():
+    return layers.FeedForward(6, "glu")
 
 
 def _quantize(model, *arguments, **options):

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn.layers import GRU, LSTM, AdditiveAttention, AttentionRNN, GRUCell, PeepholeLSTM
+from keras_attn.layers import (
+    GRU,
+    LSTM,
+    AdditiveAttention,
+    AttentionCell,
+    AttentionRNN,
+    GRUCell,
+    PeepholeLSTM,
+)
 from keras_attn.ops import gru_scan, lstm_scan, scan
 
 IDS = np.array([[3, 2, 0, 0], [1, 4, 2, 0]])
@@ -108,6 +116,11 @@ CALLS = {
         keras.Input((3, 4), batch_size=2),
         mask=keras.Input(batch_shape=mask.shape, dtype="bool"),
     ),
+    "symbolic-attention-rnn": lambda mask: AttentionRNN(GRUCell(3), AdditiveAttention(2))(
+        keras.Input((3, 4), batch_size=2),
+        keras.Input((3, 4), batch_size=2),
+        mask=keras.Input(batch_shape=mask.shape, dtype="bool"),
+    ),
     **{name: lambda mask, make=make: make(3)(INPUTS, mask=mask) for name, make in LAYERS.items()},
 }
 
@@ -161,3 +174,31 @@ def test_integers_and_booleans_are_numbers(layer_class, dtype):
         layer.cell(x[:, 0], state, training=True) for x in (numbers, numbers.astype("float32"))
     )
     np.testing.assert_array_equal(step, same)
+
+
+def test_symbolic_masks_that_are_no_masks_are_refused_when_a_model_is_built():
+    symbol, memory, state = keras.Input((3, 4)), keras.Input((5, 2)), keras.Input((3,))
+    floats, longer = keras.Input((3,)), keras.Input((7,), dtype="bool")
+    rnn = AttentionRNN(GRUCell(3), AdditiveAttention(2))
+    cell = AttentionCell(GRUCell(3), AdditiveAttention(2))
+    bad_calls = {
+        "mask.dtype=float32": lambda: rnn(symbol, memory, mask=floats),
+        r"memory_mask.shape=\(None, 7\)": lambda: rnn(symbol, memory, memory_mask=longer),
+        r"memory_mask.shape=\(None, 7\)$": lambda: cell(
+            symbol[:, 0], [state], memory, memory_mask=longer
+        ),
+        "Received: mask.dtype=float32": lambda: LSTM(3)(symbol, mask=floats),
+    }
+    for received, call in bad_calls.items():
+        with pytest.raises(ValueError, match=f"(?m){received}"):
+            call()
+
+
+@all_layers
+def test_other_features_than_a_layer_was_built_for_are_refused(layer_class):
+    layer = layer_class(3)
+    layer(INPUTS)
+    wrong = np.ones((2, 3, 5), "float32")
+    for call in (lambda: layer(wrong), lambda: layer.compute_output_shape((2, 3, 5))):
+        with pytest.raises(ValueError, match=r"built for.*Received: sequences.shape=\(2, 3, 5\)"):
+            call()

@@ -275,3 +275,25 @@ def test_a_frozen_model_fits_without_moving(make):
     model.fit(inputs, labels, verbose=0)
     for got, expected in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("label", [VOCABULARY, -3])
+def test_a_label_outside_the_vocabulary_stops_fit_before_its_step_under_xla(label):
+    (inputs, labels), model = _data(), MODELS["Transformer"]()
+    labels[1, 0] = label
+    model.compile(_adam(), loss=TokenLoss(), jit_compile=True)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=r"not finite: its step was not applied.*size=9"):
+        model.fit(inputs, labels, batch_size=ROWS, verbose=0)
+    for weight, wanted in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, wanted)
+    assert not any(np.any(v.numpy()) for v in model.optimizer.variables[2:])
+
+
+def test_labels_of_another_length_than_the_target_are_refused(make):
+    (inputs, labels), model = _data(), make()
+    model.compile(_adam(), loss=TokenLoss(), run_eagerly=True)
+    with pytest.raises(
+        ValueError, match=r"Received: labels.shape=\(12, 5\), target.shape=\(12, 6\)"
+    ):
+        model.train_on_batch(inputs, labels[:, :-1])
