@@ -43,6 +43,10 @@ class LengthMask(keras.layers.Layer):
         _require_lengths(sequence.shape, lengths.shape, lengths.dtype)
         return keras.KerasTensor(sequence.shape[:2], dtype="bool")
 
+    def get_config(self):
+        # Keras' own refuses a dtype policy that is given as an object.
+        return super().get_config()
+
 
 def _require_lengths(sequence_shape, lengths_shape, dtype):
     sizes = (*sequence_shape[:1], *lengths_shape[:1])

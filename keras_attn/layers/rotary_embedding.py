@@ -9,7 +9,7 @@ from keras_attn.ops.angles import (
     require_sequences_of_vectors,
     token_positions,
 )
-from keras_attn.ops.rotation import require_rotation, rotate
+from keras_attn.ops.rotation import require_rotation, rotate, turning_features
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -82,11 +82,8 @@ class RotaryEmbedding(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         require_sequences_of_vectors(input_shape)
-        if self.rotary_dim is None and input_shape[-1] is not None and input_shape[-1] % 2:
-            raise ValueError(
-                "Features turn in pairs: their number must be even, or an even `rotary_dim` given. "
-                f"Received: inputs.shape={tuple(input_shape)}"
-            )
+        if input_shape[-1] is not None:
+            turning_features(input_shape[-1], self.rotary_dim)
         return input_shape
 
     def compute_output_spec(self, *args, **kwargs):

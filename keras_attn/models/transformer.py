@@ -48,6 +48,7 @@ class EnterTransformer(keras.layers.Layer):
 
     def __init__(self, add_positions: bool, **kwargs):
         super().__init__(**kwargs)
+        self.add_positions = add_positions
         self._positions = SinusoidalEmbedding(dtype=self.dtype_policy) if add_positions else None
 
     def call(self, embedded, start_index=0):
@@ -58,6 +59,9 @@ class EnterTransformer(keras.layers.Layer):
 
     def compute_output_shape(self, embedded_shape):
         return embedded_shape
+
+    def get_config(self):
+        return {**super().get_config(), "add_positions": self.add_positions}
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -91,7 +91,7 @@ def rotate(
         x = ops.cast(x, keras.config.floatx())
     require_positions(x.shape, positions)
     _require_convention(convention)
-    rotary_dim = _rotary_dim(x.shape[-1], rotary_dim)
+    rotary_dim = turning_features(x.shape[-1], rotary_dim)
     scaling = read_scaling(scaling, base)
     exact = exact_dtype(x.dtype)
     positions = position_tensor(positions, exact)
@@ -139,7 +139,7 @@ def permute_features(weights, source: str, target: str, rotary_dim: int | None =
     _require_convention(source)
     _require_convention(target)
     weights = ops.convert_to_tensor(weights)
-    rotary_dim = _rotary_dim(weights.shape[-1], rotary_dim)
+    rotary_dim = turning_features(weights.shape[-1], rotary_dim)
     order = np.arange(weights.shape[-1])
     if source != target:
         pairs = order[:rotary_dim].reshape((2, -1) if source == "half_split" else (-1, 2))
@@ -152,7 +152,7 @@ def require_rotation(base, convention, scaling, rotary_dim):
     _require_convention(convention)
     read_scaling(scaling, base)
     if rotary_dim is not None:
-        _rotary_dim(rotary_dim, rotary_dim)
+        turning_features(rotary_dim, rotary_dim)
 
 
 def _require_convention(convention):
@@ -162,7 +162,8 @@ def _require_convention(convention):
         )
 
 
-def _rotary_dim(features, rotary_dim):
+def turning_features(features, rotary_dim):
+    """How many of the features turn, or `ValueError` if they cannot."""
     rotary_dim = features if rotary_dim is None else rotary_dim
     if not isinstance(rotary_dim, int) or not 0 < rotary_dim <= features or rotary_dim % 2:
         raise ValueError(

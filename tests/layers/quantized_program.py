@@ -25,7 +25,7 @@ def float_kernels(model) -> list[str]:
         for weight in model.weights
         if weight.path.split("/")[-1] in names
         and weight.dtype != "int8"
-        and "_cell/" not in weight.path
+        and "_cell" not in weight.path
     ]
 
 

@@ -184,7 +184,7 @@ def test_symbolic_masks_that_are_no_masks_are_refused_when_a_model_is_built():
     bad_calls = {
         "mask.dtype=float32": lambda: rnn(symbol, memory, mask=floats),
         r"memory_mask.shape=\(None, 7\)": lambda: rnn(symbol, memory, memory_mask=longer),
-        r"memory_mask.shape=\(None, 7\)$": lambda: cell(
+        r"Received: memory_mask.shape=\(None, 7\)": lambda: cell(
             symbol[:, 0], [state], memory, memory_mask=longer
         ),
         "Received: mask.dtype=float32": lambda: LSTM(3)(symbol, mask=floats),
