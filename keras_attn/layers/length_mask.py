@@ -30,6 +30,9 @@ class LengthMask(keras.layers.Layer):
     [[True, False, False], [True, True, True]]
     """
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+
     def call(self, sequence, lengths):
         lengths = ops.convert_to_tensor(lengths)
         _require_lengths(sequence.shape, lengths.shape, lengths.dtype)

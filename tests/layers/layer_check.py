@@ -178,11 +178,12 @@ def _outputs_and_gradients(layer, call, tensors):
 
 
 def _weighed_sum(outputs):
-    """A sum in which each entry of each output has a weight of its own."""
-    return tf.add_n([
+    """A sum in which each entry of each output has a weight of its own; 0 without outputs."""
+    sums = [
         tf.reduce_sum(tf.sin(tf.range(tf.size(o), dtype=o.dtype)) * tf.reshape(o, [-1]))
         for o in outputs
-    ])  # fmt: skip
+    ]
+    return tf.add_n(sums) if sums else tf.zeros([])
 
 
 def _check_eager_graph_xla(layer, call):

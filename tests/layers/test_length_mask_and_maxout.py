@@ -14,6 +14,15 @@ def test_maxout_contract(tmp_path):
     )
 
 
+def test_length_mask_contract(tmp_path):
+    check_layer(
+        lambda dtype: LengthMask(dtype=dtype),
+        {"sequence": rng.standard_normal((3, 5, 2)), "lengths": np.array([5, 0, 2])},
+        tmp_path,
+        dynamic_axes=(0,),
+    )
+
+
 def test_a_sequence_of_integers_has_the_maxout_of_its_numbers():
     assert Maxout(2)(np.array([[3, 1, 2, 5]])).numpy().tolist() == [[3.0, 5.0]]
     assert Maxout(2)(keras.Input((4,), dtype="int32")).dtype == "float32"
