@@ -258,9 +258,9 @@ class LSTMCell(keras.layers.LSTMCell):
 
         Large cells go through their own steps where neither a gradient nor XLA is at work: the
         scan brings the blocks of the kernels into another order first, which costs more than it
-        gains there.
+        gains there, but with full peepholes.
         """
-        large = self.units > LARGEST_UNITS
+        large = self.units > LARGEST_UNITS and self.peepholes != "full"
         if large and not saves and not compiles(jit_compile, inputs, self.units):
             return self._scan_steps(inputs, states, mask, reverse)
         return lstm_scan(
