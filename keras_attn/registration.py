@@ -1,49 +1,51 @@
-"""Keras finds our classes in files once the library is imported, before or after Keras."""
+"""Lets Keras load what the library saved after `import keras_attn` alone.
+
+Keras finds a class by the name under which it was registered, when its module was imported. Those
+modules import Keras, which takes seconds: they are imported at once if Keras is there already,
+which takes a twentieth of a second, and else as soon as somebody has imported it.
+"""
 
 import importlib
 import importlib.util
 import sys
+from importlib.abc import MetaPathFinder
 
-PUBLIC_CLASSES = ("keras_attn.layers", "keras_attn.losses", "keras_attn.models")
+_MODULES = ("keras_attn.layers", "keras_attn.losses", "keras_attn.models")
 
 
 def register_with_keras() -> None:
-    """Import what registers our classes: now, or right after Keras is imported.
-
-    Keras is slow to import, so that importing the library does not do it.
-    """
+    """Import all public classes of layers, losses and models, now or after Keras."""
     if "keras" in sys.modules:
-        _import_public_classes()
+        _import_classes()
     else:
-        sys.meta_path.insert(0, _FinderOfKeras())
+        sys.meta_path.insert(0, _AfterKeras())
 
 
-def _import_public_classes() -> None:
-    if any(name in sys.modules for name in PUBLIC_CLASSES):
-        return  # one of them is being imported, and imports what it needs
-    for name in PUBLIC_CLASSES:
+def _import_classes() -> None:
+    for name in _MODULES:
         importlib.import_module(name)
 
 
-class _FinderOfKeras:
-    """Finds Keras as Python would, and imports our classes after it has run."""
+class _AfterKeras(MetaPathFinder):
+    """Imports the classes once, after Keras or that part of the library which is importing it."""
 
-    def find_spec(self, name, path=None, target=None):
-        if name != "keras":
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname not in ("keras", "keras_attn.ops", *_MODULES):
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        # Whoever asks for the spec need not import what it stands for.
+        spec = importlib.util.find_spec(fullname)  # as it is found without this
         sys.meta_path.insert(0, self)
         if spec is not None:
-            spec.loader.exec_module = self._and_register(spec.loader.exec_module)
+            spec.loader.exec_module = self._importing_classes_after(spec.loader.exec_module)
         return spec
 
-    def _and_register(self, run):
-        def run_and_register(module):
-            run(module)
-            if self in sys.meta_path:
+    def _importing_classes_after(self, run):
+        def exec_module(module):
+            is_first = self in sys.meta_path
+            if is_first:
                 sys.meta_path.remove(self)
-            _import_public_classes()
+            run(module)
+            if is_first:
+                _import_classes()
 
-        return run_and_register
+        return exec_module

@@ -39,7 +39,13 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 @pytest.mark.parametrize(
-    "first", ["import keras_attn, keras", "import keras, keras_attn", "import keras_attn.decoding"]
+    "first",
+    [
+        "import keras_attn, keras",
+        "import keras, keras_attn",
+        "import keras_attn.decoding",
+        "from keras_attn.layers import GRU",
+    ],
 )
 def test_keras_knows_every_saved_class_in_a_fresh_process(first):
     names = ("GRU", "MultiHeadAttention", "RNNSearch", "TokenLoss", "Transformer")
