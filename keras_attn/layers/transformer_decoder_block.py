@@ -178,7 +178,7 @@ class TransformerDecoderBlock(keras.layers.Layer):
     ):
         self.compute_output_shape(inputs.shape)
         self._require_memory(inputs, memory, memory_cache, memory_mask)
-        mask = parts.token_mask(inputs, mask)
+        mask = parts.mask_of_tokens(inputs, mask)
         inputs = parts.clear_missing(inputs, mask, self.compute_dtype)
         outputs, weights, cache = parts.attend_to_self(
             self.self_attention,
@@ -264,7 +264,7 @@ class TransformerDecoderBlock(keras.layers.Layer):
     ):
         shape = self.compute_output_shape(inputs.shape)
         self._require_memory(inputs, memory, memory_cache, memory_mask)
-        mask = parts.token_mask(inputs, mask)
+        mask = parts.mask_of_tokens(inputs, mask)
         results = self.self_attention.compute_output_spec(
             inputs,
             inputs,

@@ -131,7 +131,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
         cache_position=None,
     ):
         self.compute_output_shape(inputs.shape)
-        mask = parts.token_mask(inputs, mask)
+        mask = parts.mask_of_tokens(inputs, mask)
         inputs = parts.clear_missing(inputs, mask, self.compute_dtype)
         outputs, weights, cache = parts.attend_to_self(
             self.attention,
@@ -178,7 +178,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
         outputs = keras.KerasTensor(
             self.compute_output_shape(inputs.shape), dtype=self.compute_dtype
         )
-        mask = parts.token_mask(inputs, mask)
+        mask = parts.mask_of_tokens(inputs, mask)
         results = self.attention.compute_output_spec(
             inputs,
             inputs,

@@ -128,7 +128,7 @@ class BlockOptions:
         return None if self.seed is None else self.seed + offset
 
 
-def token_mask(tensor, mask):
+def mask_of_tokens(tensor, mask):
     """The mask given, as a tensor, or else the Keras mask of the tensor: (B, length) or None."""
     mask = masks.carried(tensor, mask)
     if mask is None:
