@@ -20,11 +20,11 @@ from pathlib import Path
 import tensorflow as tf
 from report import RESULTS, write_result
 
+from keras_attn.files import written_whole
 from keras_attn.kept_memory import keep_freed_memory
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.run import load, train
 from keras_attn.training import Budget, RunDirectory
-from keras_attn.training.files import written_whole
 
 PUBLISHED = 41.02  # Wu et al. 2021, text only, Transformer of this size, test2016
 BEAM_WIDTH = 5

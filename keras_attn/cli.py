@@ -472,7 +472,7 @@ def _plot(recipe, text_model, texts, output: Path):
 
 def _save(figure, output: Path):
     from keras_attn.analysis import save_figure
-    from keras_attn.training.files import written_whole
+    from keras_attn.files import written_whole
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     with written_whole(output) as file:

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.files import written_whole
 from keras_attn.text import END
-from keras_attn.training.files import written_whole
 
 # The file: the blocks, the table of the blocks, a description in JSON, the trailer. A block is the
 # lengths of its sources and of its targets (int32), the ids of its sources and of its targets.

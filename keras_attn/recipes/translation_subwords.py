@@ -8,12 +8,12 @@ from typing import Protocol
 import tensorflow as tf
 
 from keras_attn.data.aligned_text import aligned_lines
+from keras_attn.files import written_whole
 from keras_attn.recipes.subword_file import SUBWORD_FILE, read_subword_model
 from keras_attn.serving.text_model import SIGNATURES
 from keras_attn.text.pieces import PieceTokenizer, joined
 from keras_attn.text.subwords import SubwordTokenizer, learn_subwords
 from keras_attn.training import RunDirectory
-from keras_attn.training.files import written_whole
 
 PIECES_FILE = "pieces.json"
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_attn.errors import UserError
-from keras_attn.training.files import written_whole
+from keras_attn.files import written_whole
 from keras_attn.training.supported import require_built
 from keras_attn.training.weight_average import WeightAverage
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from keras_attn.errors import UserError
-from keras_attn.training.files import written_whole
+from keras_attn.files import written_whole
 
 
 class RunDirectory:

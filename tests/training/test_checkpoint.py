@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attn.errors import UserError
+from keras_attn.files import written_whole
 from keras_attn.training import (
     RunDirectory,
     WeightAverage,
@@ -14,7 +15,6 @@ from keras_attn.training import (
     resume,
     save_checkpoint,
 )
-from keras_attn.training.files import written_whole
 
 
 def _model(units=2):
