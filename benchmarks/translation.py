@@ -24,7 +24,7 @@ from keras_attn.files import written_whole
 from keras_attn.kept_memory import keep_freed_memory
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.run import load, train
-from keras_attn.training import Budget, RunDirectory
+from keras_attn.training import Budget, RunDirectory, read_history
 
 PUBLISHED = 41.02  # Wu et al. 2021, text only, Transformer of this size, test2016
 BEAM_WIDTH = 5
@@ -32,7 +32,7 @@ BEAM_WIDTH = 5
 
 def history(run: RunDirectory) -> list[dict]:
     """What the validations found, in the order of the steps; after a crash the later count."""
-    entries = [json.loads(line) for line in run.history.read_text().splitlines()]
+    entries = [entry for entry in read_history(run.path) if "bleu" in entry]
     last = {(entry["step"], "averaged" in entry): entry for entry in entries}
     return [last[key] for key in sorted(last)]
 

@@ -191,9 +191,14 @@ def evaluate(run_path: Path, recipe: str | None, **search):
 @_search_options
 def predict(run_path: Path, recipe: str | None, **search):
     """Answer every line of standard input with a line."""
+    from keras_attn.counted import counted
+
     _, text_model = _loaded(run_path, recipe, **search)
     lines, asked = itertools.tee(_lines_of_standard_input())
-    for line, answer in zip(lines, text_model.answer(asked), strict=True):
+    answers = text_model.answer(asked)
+    if not sys.stdout.isatty():  # where the answers themselves are no progress
+        answers = counted(answers, "Lines answered")
+    for line, answer in zip(lines, answers, strict=True):
         # A line for a line, whatever was spelled in bytes, and nothing for nothing.
         click.echo(answer.replace("\n", " ") if line.strip() else "")
 
@@ -226,6 +231,22 @@ def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...
     _require_picture(output)
     recipe, text_model = _loaded(run_path, recipe)
     _plot(recipe, text_model, [os.fsencode(text) for text in texts] or recipe.samples[:3], output)
+    click.echo(output)
+
+
+@main.command()
+@click.argument("run_paths", metavar="RUN...", nargs=-1, required=True, type=_PATH)
+@click.option("--output", type=_PATH, required=True, help="A .png or .svg file.")
+def curves(run_paths: tuple[Path, ...], output: Path):
+    """Draw loss, metrics, learning rate, gradient norm and speed of one or several RUNs."""
+    _require_picture(output)
+    for run_path in run_paths:
+        _require_run_directory(run_path)
+    _import_tensorflow()
+    from keras_attn.analysis import plot_curves
+    from keras_attn.training import read_history
+
+    _save(plot_curves({str(path): read_history(path) for path in run_paths}), output)
     click.echo(output)
 
 
@@ -304,7 +325,7 @@ def tokenize(run_path: Path, merges: int | None, texts: tuple[str, ...]):
 def _lines_of_standard_input() -> Iterator[bytes]:
     """Lines as bytes: only a newline ends one, and what is not UTF-8 is the tokenizer's to mend."""
     mark = codecs.BOM_UTF8  # what some editors put in front of a file
-    for line in click.get_binary_stream("stdin"):
+    for line in sys.stdin.buffer:
         yield line.removeprefix(mark).removesuffix(b"\n").removesuffix(b"\r")
         mark = b""
 

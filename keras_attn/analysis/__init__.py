@@ -2,6 +2,7 @@
 
 from keras_attn.analysis.alignment import plot_alignments, save_figure
 from keras_attn.analysis.cell_states import plot_cell_states, states_over_time
+from keras_attn.analysis.curves import plot_curves
 from keras_attn.analysis.gradient_flow import gradient_norms, plot_gradient_flow
 from keras_attn.analysis.head_maps import sentence_maps
 from keras_attn.analysis.heads import HeadScores, plot_heads, score_heads
@@ -11,6 +12,7 @@ __all__ = [
     "gradient_norms",
     "plot_alignments",
     "plot_cell_states",
+    "plot_curves",
     "plot_gradient_flow",
     "plot_heads",
     "save_figure",

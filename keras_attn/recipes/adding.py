@@ -10,7 +10,13 @@ from keras_attn.analysis import plot_cell_states, states_over_time
 from keras_attn.data.adding import adding_batches
 from keras_attn.errors import UserError
 from keras_attn.layers import GRU, LSTM, PeepholeLSTM
-from keras_attn.training import Budget, RunDirectory, squared_error_objective
+from keras_attn.training import (
+    NO_LIMITS,
+    Budget,
+    RunDirectory,
+    ValidationLimits,
+    squared_error_objective,
+)
 
 CELLS = {
     "lstm": LSTM,
@@ -80,7 +86,10 @@ class Adding:
     def text_model(self, model: keras.Model, run: RunDirectory) -> "AddingModel":
         return AddingModel(model)
 
-    def validate(self, text_model: "AddingModel") -> dict[str, float]:
+    def validate(
+        self, text_model: "AddingModel", limits: ValidationLimits = NO_LIMITS
+    ) -> dict[str, float]:
+        """It takes a second, whatever the limits."""
         error = self._squared_error(text_model, seed_offset=1)
         # Higher is better, for a run keeps its best checkpoint by the first metric.
         return {"negative_squared_error": -error}
@@ -128,6 +137,10 @@ class AddingModel:
     def signatures(self) -> dict:
         """What an exported model answers: `serving_default`, from `sequences` to their `sum`."""
         return {"serving_default": self._signature}
+
+    def warm_up(self) -> None:
+        """Compile what answers."""
+        self.add(parsed("0.1 *0.2")[None])
 
     def answer(self, texts: Iterable[str | bytes]) -> Iterator[str]:
         """The sum for each stream, in order."""

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_attn.serving.text_model import TextModel
-from keras_attn.training import Budget, RunDirectory
+from keras_attn.training import NO_LIMITS, Budget, RunDirectory, ValidationLimits
 
 
 class Recipe(Protocol):
@@ -57,11 +57,17 @@ class Recipe(Protocol):
     def text_model(self, model: keras.Model, run: RunDirectory) -> TextModel:
         """The model that takes and gives text, and that `serving.export` takes."""
 
-    def validate(self, text_model: TextModel) -> dict[str, float]:
-        """Metrics on validation data; by the first, higher is better, the best is kept."""
+    def validate(
+        self, text_model: TextModel, limits: ValidationLimits = NO_LIMITS
+    ) -> dict[str, float]:
+        """Metrics on validation data; by the first, higher is better, the best is kept.
+
+        A validation that the limits cut short also says on how many `lines` it is; one that takes
+        a second whatever it finds needs no limits.
+        """
 
     def evaluate(self, text_model: TextModel) -> dict[str, float]:
-        """Metrics on test data, which nothing was chosen by."""
+        """Metrics on test data, which nothing was chosen by; what takes long shows its progress."""
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
         """A `matplotlib.figure.Figure` of what the model did with each text."""

@@ -1,8 +1,8 @@
 """A recipe run in a directory: trained, gone on with, and loaded again."""
 
+import functools
 import math
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,15 @@ from keras_attn.serving.text_model import TextModel
 from keras_attn.training import (
     Budget,
     KeepCheckpoints,
+    KeepHistory,
     KeepSnapshots,
     Pace,
     ProgressBar,
     RunDirectory,
     StopOnSignal,
+    Stopwatch,
     TensorBoardCurves,
+    ValidationSchedule,
     Workers,
     fit,
     load_average,
@@ -89,12 +92,13 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     is_stale = options.patience is not None and progress.get("stale", 0) >= options.patience
     if is_stale or budget.used(step, seconds) >= 1.0:
         return None
-    clock = workers.clock if budget.minutes else time.monotonic
+    stopwatch = Stopwatch()
+    clock = functools.partial(workers.clock, stopwatch) if budget.minutes else stopwatch
     pace = Pace(budget, recipe.learning_rate, seconds, clock)
     interruption = StopOnSignal()
     callbacks = [interruption, pace]
     if workers.is_chief:
-        callbacks += _shown_and_kept(recipe, run, model, pace, progress, options)
+        callbacks += _shown_and_kept(recipe, run, model, pace, stopwatch, progress, options)
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     fit(
         model,
@@ -114,14 +118,21 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     return None
 
 
-def _shown_and_kept(recipe, run, model, pace, progress, options) -> list:
+def _shown_and_kept(recipe, run, model, pace, stopwatch, progress, options) -> list:
     """The callbacks of the worker that shows, validates and keeps."""
+    at_end = 2 if recipe.averaged else 1
+    schedule = ValidationSchedule(pace.budget, recipe.validations, at_end, progress)
     bar = ProgressBar(recipe.name, used=lambda: pace.used)
     text_model = recipe.text_model(model, run)
     curves = [] if options.tensorboard is None else [TensorBoardCurves(options.tensorboard)]
 
+    def warm_up():
+        with stopwatch.held(), bar.busy("compiling the search"):
+            text_model.warm_up()
+
     def validate() -> dict[str, float]:
-        metrics = recipe.validate(text_model)
+        with bar.busy("validating"):
+            metrics = recipe.validate(text_model, schedule.limits(pace.used))
         run.record({"step": pace.step, "minutes": pace.seconds / 60, **metrics})
         for each in curves:
             each.add(metrics, pace.step)
@@ -131,7 +142,8 @@ def _shown_and_kept(recipe, run, model, pace, progress, options) -> list:
         run,
         pace,
         validate=validate,
-        validations=recipe.validations,
+        validations=schedule,
+        warm_up=warm_up,
         best=progress.get("best", -math.inf),
         stale=int(progress.get("stale", 0)),
         patience=options.patience,
@@ -139,7 +151,7 @@ def _shown_and_kept(recipe, run, model, pace, progress, options) -> list:
         every_steps=options.every_steps,
     )
     averaging = [KeepSnapshots(run, pace, recipe.averaged)] if recipe.averaged else []
-    return [bar, *curves, *averaging, keeping]
+    return [bar, KeepHistory(run), *curves, *averaging, keeping]
 
 
 def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, TextModel]:
@@ -185,6 +197,7 @@ def _keep_average(recipe: Recipe, run: RunDirectory) -> None:
             "averaged": len(paths),
         }
     )
+    run.flush()
     score = next(iter(metrics.values()))
     save_checkpoint(run.average_checkpoint, model, None, {**progress, "best": score})
 

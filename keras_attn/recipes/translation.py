@@ -1,6 +1,8 @@
 """translation: two aligned text files to a model that translates."""
 
-from collections.abc import Callable, Iterator, Sequence
+import random
+import time
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from keras_attn.analysis import plot_alignments
+from keras_attn.counted import counted
 from keras_attn.data.aligned_text import aligned_lines
 from keras_attn.data.fixed_shapes import with_fixed_shapes
 from keras_attn.data.pair_store import PairStore, write_pair_store
@@ -18,9 +21,16 @@ from keras_attn.recipes.translation_models import SCHEDULES, Architecture
 from keras_attn.recipes.translation_quality import translation_quality
 from keras_attn.recipes.translation_subwords import Subwords
 from keras_attn.serving.text_model import TextModel
-from keras_attn.training import Budget, RunDirectory, projected_token_objective
+from keras_attn.training import (
+    NO_LIMITS,
+    Budget,
+    RunDirectory,
+    ValidationLimits,
+    projected_token_objective,
+)
 
 PAIRS_FILE = "pairs.bin"
+_BATCH = 128  # of texts that are translated together
 FIXED_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96)
 """Of batches in few shapes: steps of a third or a half."""
 
@@ -133,37 +143,41 @@ class Translation:
         """The first sources and targets of the validation text."""
         return _texts(self._corpus.validation(), count)
 
-    def validate(self, text_model: TextModel) -> dict[str, float]:
+    def validate(
+        self, text_model: TextModel, limits: ValidationLimits = NO_LIMITS
+    ) -> dict[str, float]:
         """Scores of bounded answers: a model that has learned little would go on to the limit."""
-        files = self._corpus.validation()
-        quality = self._quality(_bounded_answers, text_model, files, self.validation_pairs)
-        return {"bleu": quality["bleu"], "chrf": quality["chrf"]}
+        sources, references = _texts(self._corpus.validation(), self.validation_pairs)
+        answers, started = {}, time.monotonic()
+        for done, rows in enumerate(_batches_by_length(sources)):
+            if done and (time.monotonic() - started) * (done + 1) / done > limits.seconds:
+                break
+            texts = [sources[row] for row in rows]
+            answers.update(zip(rows, _bounded(text_model, texts, limits.is_young), strict=True))
+        quality = self._quality(answers, references)
+        cut_short = {"lines": len(answers)} if len(answers) < len(sources) else {}
+        return {"bleu": quality["bleu"], "chrf": quality["chrf"], **cut_short}
 
     def evaluate(self, text_model: TextModel) -> dict[str, float | str]:
         found = {}
         for name, files in self._corpus.tests().items():
-            quality = self._quality(TextModel.answer, text_model, files)
+            sources, references = _texts(files, None)
+            rows = sorted(range(len(sources)), key=lambda row, texts=sources: len(texts[row]))
+            answers = text_model.answer([sources[row] for row in rows], _BATCH)
+            answers = counted(answers, f"{name}: translated", len(rows))
+            quality = self._quality(dict(zip(rows, answers, strict=True)), references)
             found.update({f"{name} {metric}": value for metric, value in quality.items()})
         return found
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
         return plot_alignments(text_model.alignments(texts))
 
-    def _quality(
-        self,
-        answer: Callable[[TextModel, list[str], int], Iterator[str]],
-        text_model: TextModel,
-        files: tuple[Path, Path],
-        pairs: int | None = None,
-    ) -> dict:
-        """Translate a file and score it; empty lines are translated like any other."""
-        sources, references = _texts(files, pairs)
-        by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-        answers = answer(text_model, [sources[row] for row in by_length], 128)
-        translated = dict(zip(by_length, answers, strict=True))
+    def _quality(self, answers: dict[int, str], references: list[str]) -> dict:
+        """The scores of the answers to some rows; empty lines are answered like any other."""
+        rows = sorted(answers)
         return translation_quality(
-            [translated[row] for row in range(len(sources))],
-            self._subwords.words(references),
+            [answers[row] for row in rows],
+            self._subwords.words([references[row] for row in rows]),
             self._subwords.tokenized,
         )
 
@@ -185,10 +199,24 @@ def _texts(files: tuple[Path, Path], count: int | None) -> tuple[list[str], list
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 
-def _bounded_answers(text_model: TextModel, texts: list[str], batch_size: int) -> Iterator[str]:
-    """Answers of at most twice as many tokens as the text has, and ten."""
-    for start in range(0, len(texts), batch_size):
-        batch = tf.constant(texts[start : start + batch_size])
-        lengths = tf.cast(text_model.source_tokenizer.tokenize(batch).row_lengths(), tf.int32)
-        for answer in text_model.translate_bounded(batch, 2 * lengths + 10)["text"].numpy():
-            yield answer.decode()
+def _batches_by_length(texts: list[str]) -> list[list[int]]:
+    """The rows of texts of like length together, the batches in an order that mixes lengths.
+
+    Whoever stops before the end has seen short and long texts, the same ones every time.
+    """
+    by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    batches = [by_length[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+    random.Random(1).shuffle(batches)
+    return batches
+
+
+def _bounded(text_model: TextModel, texts: list[str], is_young: bool) -> list[str]:
+    """Answers of at most twice as many tokens as a text has, and ten.
+
+    A young model seldom ends an answer by itself; it is given as many as the text has, and five.
+    """
+    batch = tf.constant(texts)
+    lengths = tf.cast(text_model.source_tokenizer.tokenize(batch).row_lengths(), tf.int32)
+    longest = lengths + 5 if is_young else 2 * lengths + 10
+    answers = text_model.translate_bounded(batch, longest)["text"].numpy()
+    return [answer.decode() for answer in answers]

@@ -146,6 +146,10 @@ class TextModel:
         }
         return [(name, requests[name]) for name in self.exported]
 
+    def warm_up(self) -> None:
+        """Compile what answers texts."""
+        self.translate_bounded(tf.constant(["warm up"]), 1)
+
     def answer(self, texts: Iterable[str | bytes], batch_size: int = 64) -> Iterator[str]:
         """The answer to each text, in order; as many texts are read ahead as a batch holds."""
         texts = iter(texts)

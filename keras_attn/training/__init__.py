@@ -4,12 +4,14 @@ from keras_attn.training.averaging import KeepSnapshots, load_average, snapshots
 from keras_attn.training.budget import (
     Budget,
     Pace,
+    Stopwatch,
     warmed_up_then_inverse_square_root,
     warmed_up_then_linear,
 )
 from keras_attn.training.checkpoint import load_checkpoint, save_checkpoint
 from keras_attn.training.epochs import Epochs
 from keras_attn.training.fit import fit
+from keras_attn.training.history import KeepHistory, read_history
 from keras_attn.training.interruption import StopOnSignal
 from keras_attn.training.keeping import KeepCheckpoints
 from keras_attn.training.objectives import (
@@ -22,19 +24,25 @@ from keras_attn.training.resuming import resume
 from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.strategy import make_strategy
 from keras_attn.training.tensorboard import TensorBoardCurves
+from keras_attn.training.validation_schedule import NO_LIMITS, ValidationLimits, ValidationSchedule
 from keras_attn.training.weight_average import WeightAverage
 from keras_attn.training.workers import Workers
 
 __all__ = [
+    "NO_LIMITS",
     "Budget",
     "Epochs",
     "KeepCheckpoints",
+    "KeepHistory",
     "KeepSnapshots",
     "Pace",
     "ProgressBar",
     "RunDirectory",
     "StopOnSignal",
+    "Stopwatch",
     "TensorBoardCurves",
+    "ValidationLimits",
+    "ValidationSchedule",
     "WeightAverage",
     "Workers",
     "fit",
@@ -42,6 +50,7 @@ __all__ = [
     "load_checkpoint",
     "make_strategy",
     "projected_token_objective",
+    "read_history",
     "resume",
     "save_checkpoint",
     "snapshots",

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import keras
@@ -14,8 +15,8 @@ class Budget:
 
     Args:
         steps: optimiser steps, or None for no limit.
-        minutes: minutes of wall-clock time, validation and checkpoints included, added up over the
-            sessions of an interrupted run; or None for no limit.
+        minutes: minutes of wall-clock time, validation and checkpoints included but not what is
+            compiled, added up over the sessions of an interrupted run; or None for no limit.
 
     Raises:
         ValueError: if both are None or one is not positive.
@@ -75,6 +76,32 @@ def warmed_up_then_inverse_square_root(
     return rate
 
 
+class Stopwatch:
+    """A clock in seconds that can be held; a system clock that jumps does not move it.
+
+    Example:
+        >>> clock = Stopwatch()
+        >>> with clock.held():
+        ...     compile_what_is_no_training()
+        >>> seconds = clock()
+    """
+
+    def __init__(self):
+        self._held = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() - self._held
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While this lasts no time passes."""
+        began = self()
+        try:
+            yield
+        finally:
+            self._held += self() - began
+
+
 class Pace(keras.callbacks.Callback):
     """Sets the learning rate before every step and ends training when the budget is used up.
 
@@ -84,6 +111,9 @@ class Pace(keras.callbacks.Callback):
         seconds: used in earlier sessions.
         clock: tells the time in seconds. It is read once a step, by all workers together if it is
             `Workers.clock`.
+
+    The first step of a session, in which TensorFlow compiles the training step, takes no time from
+    the budget.
 
     Attributes:
         step: steps done.
@@ -110,7 +140,7 @@ class Pace(keras.callbacks.Callback):
         return self.budget.used(self.step, self.seconds)
 
     def on_train_begin(self, logs=None):
-        self._started = self._clock() - self.seconds
+        self._started = None
         self.step = self.params.get("initial_step", 0)
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -119,6 +149,9 @@ class Pace(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.step = batch + 1
-        self.seconds = self._clock() - self._started
+        now = self._clock()
+        if self._started is None:
+            self._started = now - self.seconds
+        self.seconds = now - self._started
         if self.used >= 1.0:
             self.model.stop_training = True

@@ -11,6 +11,7 @@ from keras_attn.training.budget import Pace
 from keras_attn.training.checkpoint import save_checkpoint
 from keras_attn.training.epochs import Epochs
 from keras_attn.training.run_directory import RunDirectory
+from keras_attn.training.validation_schedule import ValidationSchedule
 from keras_attn.training.weight_average import WeightAverage
 
 
@@ -23,7 +24,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
         run: where they are kept.
         pace: knows the step, the time and the share of the budget used.
         validate: returns metrics; the first, higher is better, decides which checkpoint is best.
-        validations: how often a whole budget is validated, the last time at its end.
+        validations: how often a whole budget is validated, the last time at its end, or a
+            `ValidationSchedule`.
         best: the best value of the sessions before.
         stale: how many validations of the sessions before have passed since then.
         patience: training ends after so many validations without a better one; None for never.
@@ -34,6 +36,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
             checkpoint have its weights, the last checkpoint keeps it beside the model's own.
         epochs: if there are any; they are told of everything by this callback, because a checkpoint
             must hold what they found at its step, but not what they do to the weights at the end.
+        warm_up: called before the first validation of a session, for what is compiled then; its
+            time does not count as that of a validation.
     """
 
     def __init__(
@@ -41,7 +45,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         run: RunDirectory,
         pace: Pace,
         validate: Callable[[], dict[str, float]],
-        validations: int,
+        validations: int | ValidationSchedule,
         best: float = float("-inf"),
         stale: int = 0,
         patience: int | None = None,
@@ -50,12 +54,18 @@ class KeepCheckpoints(keras.callbacks.Callback):
         every_steps: int | None = None,
         average: WeightAverage | None = None,
         epochs: Epochs | None = None,
+        warm_up: Callable[[], object] = lambda: None,
     ):
         super().__init__()
         self._run = run
         self._pace = pace
         self._validate = validate
-        self._validations = validations
+        self._schedule = (
+            ValidationSchedule(pace.budget, validations)
+            if isinstance(validations, int)
+            else validations
+        )
+        self._warm_up = warm_up
         self._best = best
         self._stale = stale
         self._patience = patience
@@ -78,15 +88,14 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._epochs.on_train_begin()
         self._saved = time.monotonic()
         self._saved_step = self._pace.step
-        self._due = self._next_due()
+        self._schedule.begin(self._pace.used)
 
     def on_train_batch_begin(self, batch, logs=None):
         self._epochs.on_train_batch_begin(batch)
 
     def on_train_batch_end(self, batch, logs=None):
         self._epochs.on_train_batch_end(batch, logs)
-        if self._pace.used >= self._due:
-            self._due = self._next_due()
+        if self._schedule.is_due(self._pace.used):
             self._validate_and_keep()
         elif self._is_time_to_save():
             self._save_last()
@@ -102,14 +111,9 @@ class KeepCheckpoints(keras.callbacks.Callback):
             or self._pace.step - self._saved_step >= self._every_steps
         )
 
-    def _next_due(self) -> float:
-        return (int(self._pace.used * self._validations + 1e-9) + 1) / self._validations
-
     def _validate_and_keep(self):
         with self._average.applied() if self._average else nullcontext():
-            metrics = self._validate()
-            line = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-            self._report(f"step {self._pace.step}: {line}")
+            metrics = self._validated()
             score = next(iter(metrics.values()))
             self._stale += 1
             if score > self._best:
@@ -119,6 +123,20 @@ class KeepCheckpoints(keras.callbacks.Callback):
         if self._patience is not None and self._stale >= self._patience:
             self._report(f"stopped: no better than {self._best:.4f} for {self._stale} validations")
             self.model.stop_training = True
+
+    def _validated(self) -> dict[str, float]:
+        """The metrics, reported with what they cost."""
+        self._warm_up()
+        self._warm_up = lambda: None
+        started = time.monotonic()
+        metrics = self._validate()
+        seconds = time.monotonic() - started
+        self._schedule.took(seconds, self._pace.used)
+        share = self._schedule.seconds / max(self._pace.seconds + seconds, 1e-9)
+        figures = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        cost = f"validated in {seconds:.1f} s, all validations {share:.0%} of the time"
+        self._report(f"step {self._pace.step}: {figures}  ({cost})")
+        return metrics
 
     def _save_last(self):
         self._save(self._run.last_checkpoint, self._run.previous_checkpoint)
@@ -131,6 +149,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
             "seconds": self._pace.seconds,
             "best": self._best,
             "stale": self._stale,
+            **self._schedule.state,
             **self._state(),
         }
+        self._run.flush()
         save_checkpoint(path, self.model, self.model.optimizer, progress, self._average, previous)

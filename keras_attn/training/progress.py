@@ -1,7 +1,8 @@
 """Progress of a training run, for a terminal and for a log."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import keras
 from rich.console import Console
@@ -39,7 +40,8 @@ class ProgressBar(keras.callbacks.Callback):
         self._step = self.params.get("initial_step", 0)
         self._loss = None
         self._tokens = 0.0
-        self._started = self._logged = time.monotonic()
+        self._doing = "compiling the training step, which takes up to a minute"
+        self._began = self._started = self._logged = time.monotonic()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -58,7 +60,11 @@ class ProgressBar(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._step = batch + 1
-        self._tokens += logs["tokens"]
+        if self._doing:  # tokens a second are of what comes after it
+            self._doing, self._started = "", time.monotonic()
+            self.show(f"compiled in {self._started - self._began:.0f} s")
+        else:
+            self._tokens += logs["tokens"]
         smooth = 0.98 if self._loss is not None else 0.0
         self._loss = smooth * (self._loss or 0.0) + (1 - smooth) * logs["loss"]
         self._progress.update(self._task, completed=self._used(), status=self._status())
@@ -66,6 +72,16 @@ class ProgressBar(keras.callbacks.Callback):
         if now - self._logged >= self._log_seconds:
             self._logged = now
             self._log()
+
+    @contextmanager
+    def busy(self, doing: str) -> Iterator[None]:
+        """While this lasts the bar says that something else is done than training."""
+        self._doing = doing
+        self._progress.update(self._task, status=self._status())
+        try:
+            yield
+        finally:
+            self._doing = ""
 
     def on_train_end(self, logs=None):
         self._progress.stop()
@@ -79,6 +95,8 @@ class ProgressBar(keras.callbacks.Callback):
     def _status(self) -> str:
         steps = self.params["steps"]
         status = f"step {self._step}" + (f" of {steps}" if steps else "")
+        if self._doing:
+            return f"{status}  {self._doing}"
         if self._loss is None:
             return status
         seconds = max(time.monotonic() - self._started, 1e-9)

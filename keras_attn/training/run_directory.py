@@ -1,13 +1,17 @@
 """A training run on disk: its settings, what its recipe prepared, and its checkpoints."""
 
 import json
+import math
 import os
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from keras_attn.errors import UserError
 from keras_attn.files import written_whole
+
+_SECONDS_UNWRITTEN = 5.0
 
 
 class RunDirectory:
@@ -27,6 +31,8 @@ class RunDirectory:
         self.best_checkpoint = self.path / "best.npz"
         self.average_checkpoint = self.path / "average.npz"
         self.history = self.path / "history.jsonl"
+        self._unwritten: list[str] = []
+        self._written = time.monotonic()
 
     @property
     def exists(self) -> bool:
@@ -92,9 +98,26 @@ class RunDirectory:
             file.write(f"{line}\n")
 
     def record(self, entry: dict) -> None:
-        """Add a line to `history.jsonl`, what the validations found."""
-        with self.history.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        """Add a line to `history.jsonl`, of a step or a validation.
+
+        Lines are gathered for some seconds, so that one a step costs nothing; `flush` writes them.
+        JSON has no number for what is not finite, which becomes null.
+        """
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in entry.items()
+        }
+        self._unwritten.append(json.dumps(finite) + "\n")
+        if time.monotonic() - self._written > _SECONDS_UNWRITTEN:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was recorded; it must be there before a checkpoint says that it happened."""
+        if self._unwritten:
+            with self.history.open("a", encoding="utf-8") as file:
+                file.write("".join(self._unwritten))
+        self._unwritten.clear()
+        self._written = time.monotonic()
 
     def write_json(self, name: str, content) -> None:
         with written_whole(self.path / name) as file:

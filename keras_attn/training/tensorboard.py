@@ -14,13 +14,14 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 
 
 class TensorBoardCurves(keras.callbacks.Callback):
-    """Writes loss, learning rate and tokens a second every so many steps, over the steps.
+    """Writes loss, learning rate, gradient norm and tokens a second every so many steps.
 
     A run that goes on in the same directory goes on with the same curves.
 
     Args:
         directory: for `tensorboard --logdir`.
-        every_steps: between two points of a curve, each a mean since the one before.
+        every_steps: between two points of a curve, each a mean since the one before; rate and norm
+            are those of the last step.
     """
 
     def __init__(self, directory: str | os.PathLike, every_steps: int = 20):
@@ -50,6 +51,8 @@ class TensorBoardCurves(keras.callbacks.Callback):
                 "learning_rate": float(self.model.optimizer.learning_rate),
                 "tokens_per_second": self._tokens / max(seconds, 1e-9),
             }
+            if "gradient_norm" in logs:
+                points["gradient_norm"] = logs["gradient_norm"]
             self.add(points, batch + 1)
             self._begin()
 

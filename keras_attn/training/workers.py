@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -77,9 +77,9 @@ class Workers:
         of_all = self._sum([mine], of_all=True)[0] // replicas
         return of_all[np.argmax(of_all.any(axis=1))]
 
-    def clock(self) -> float:
-        """The chief's clock in seconds, in every process."""
-        return float(self.of_chief([np.float64(time.monotonic())])[0])
+    def clock(self, own: Callable[[], float] = time.monotonic) -> float:
+        """The chief's clock in seconds, in every process; `own` is that of this process."""
+        return float(self.of_chief([np.float64(own())])[0])
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """The translation recipe on a corpus of a few lines: numbers in words to digits."""
 
-import json
 import random
 import shutil
 
@@ -16,7 +15,13 @@ from keras_attn.recipes import make_recipe, require_recipe
 from keras_attn.recipes.run import load, train
 from keras_attn.recipes.translation_models import ARCHITECTURES
 from keras_attn.serving import export
-from keras_attn.training import Budget, RunDirectory, save_checkpoint
+from keras_attn.training import (
+    Budget,
+    RunDirectory,
+    ValidationLimits,
+    read_history,
+    save_checkpoint,
+)
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 STEPS = 400
@@ -117,10 +122,40 @@ def test_a_few_seconds_of_training_translate_new_sentences(run):
 def test_a_transformer_learns_the_same_and_goes_on_where_it_stopped(transformer_run):
     recipe, text_model = load(transformer_run)
     assert recipe.evaluate(text_model)["validation bleu"] > 50
-    entries = [json.loads(line) for line in transformer_run.history.read_text().splitlines()]
+    entries = [entry for entry in read_history(transformer_run.path) if "bleu" in entry]
     assert [entry["step"] for entry in entries] == [50, 100, 150, 150, 200, 300, 300]
     assert [entry.get("averaged") for entry in entries] == [None] * 3 + [10] + [None] * 2 + [10]
     assert list((transformer_run.path / "curves").glob("events*"))
+
+
+def test_every_step_of_a_run_is_recorded_once(transformer_run):
+    entries = [entry for entry in read_history(transformer_run.path) if "loss" in entry]
+    assert [entry["step"] for entry in entries] == list(range(1, 301))
+    assert entries[-1]["loss"] < 0.7 * entries[0]["loss"]
+    assert all(entry["tokens_per_second"] > 0 for entry in entries)
+    assert entries[9]["learning_rate"] > entries[0]["learning_rate"] > 0
+
+
+def test_a_validation_that_takes_too_long_scores_what_it_has(transformer_run, monkeypatch):
+    monkeypatch.setattr("keras_attn.recipes.translation._BATCH", 10)
+    recipe, text_model = load(transformer_run)
+    assert "lines" not in recipe.validate(text_model)
+    cut_short = recipe.validate(text_model, ValidationLimits(seconds=0.0))
+    assert cut_short["lines"] == 10
+    assert cut_short["bleu"] > 20
+    young = recipe.validate(text_model, ValidationLimits(is_young=True))
+    assert young["bleu"] > 20  # these sentences are as long as their translations
+
+
+def test_the_curves_of_runs_are_drawn(run, transformer_run, tmp_path):
+    picture = tmp_path / "curves.svg"
+    result = _run("curves", run.path, transformer_run.path, "--output", picture)
+    assert result.exit_code == 0, result.output
+    drawn = picture.read_text()
+    for title in ("training loss", "bleu", "chrf", "learning rate", "tokens a second"):
+        assert f">{title}</text>" in drawn
+    assert str(run.path) in drawn
+    assert "no history" in _one_sentence(_run("curves", tmp_path, "--output", picture))
 
 
 def test_the_better_of_best_and_average_is_loaded(transformer_run, tmp_path):
@@ -162,13 +197,14 @@ def test_maps_of_heads_have_the_tokens_of_their_sentences(transformer_run):
 
 def test_training_ends_early_when_it_gets_no_better(settings, tmp_path):
     recipe = make_recipe("translation", **settings, **SMALL_TRANSFORMER)
-    recipe.validations, recipe.validate = 5, lambda text_model: {"bleu": 1.0}
+    recipe.validations, recipe.validate = 5, lambda text_model, limits=None: {"bleu": 1.0}
     run = RunDirectory(tmp_path / "run")
     assert train(recipe, run, Budget(steps=20), patience=2) is None
-    steps = [json.loads(line)["step"] for line in run.history.read_text().splitlines()]
+    steps = [entry["step"] for entry in read_history(run.path) if "bleu" in entry]
     assert steps == [4, 8, 12, 12]
+    recorded = run.history.read_text()
     assert train(recipe, run, Budget(steps=20), patience=2) is None  # it stays ended
-    assert len(run.history.read_text().splitlines()) == len(steps)
+    assert run.history.read_text() == recorded
 
 
 def test_published_pieces_are_scored_as_words_and_exported_as_ids(tmp_path, monkeypatch):

@@ -1,0 +1,46 @@
+"""Progress of what goes through items one after the other."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Item = TypeVar("Item")
+
+
+def counted(
+    items: Iterable[Item], description: str, total: int | None = None, log_seconds: float = 15.0
+) -> Iterator[Item]:
+    """Go through items and show on standard error how many are done.
+
+    On a terminal that is a bar, elsewhere a line every `log_seconds`.
+
+    Args:
+        items: that each take a while.
+        description: what is done with them, "translated" for example.
+        total: how many there are, if that is known.
+        log_seconds: between two lines where there is no terminal.
+    """
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    done, logged = 0, time.monotonic()
+    # The bar goes when all is done, for what was found says enough.
+    with Progress(
+        *columns,
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as progress:
+        task = progress.add_task(description, total=total)
+        for item in items:
+            yield item
+            done += 1
+            progress.advance(task)
+            if not console.is_terminal and time.monotonic() - logged >= log_seconds:
+                logged = time.monotonic()
+                of_all = "" if total is None else f" of {total}"
+                console.print(f"{description} {done}{of_all}", soft_wrap=True, highlight=False)
