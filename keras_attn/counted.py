@@ -15,7 +15,8 @@ def counted(
 ) -> Iterator[Item]:
     """Go through items and show on standard error how many are done.
 
-    On a terminal that is a bar, elsewhere a line every `log_seconds`.
+    On a terminal that is a bar, elsewhere a line every `log_seconds`; if it is known how many there
+    are, a line at the end says how long they took.
 
     Args:
         items: that each take a while.
@@ -24,16 +25,24 @@ def counted(
         log_seconds: between two lines where there is no terminal.
     """
     console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    done, logged = 0, time.monotonic()
-    # The bar goes when all is done, for what was found says enough.
+    started = logged = time.monotonic()
+    of_all = "" if total is None else f" of {total}"
+    done = 0
+
+    def show():
+        seconds = time.monotonic() - started
+        line = f"{description} {done}{of_all} in {seconds:.0f} s"
+        console.print(line, soft_wrap=True, highlight=False)
+
     with Progress(
-        *columns,
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
-        transient=True,
+        transient=True,  # the last line says the same
     ) as progress:
         task = progress.add_task(description, total=total)
         for item in items:
@@ -42,5 +51,6 @@ def counted(
             progress.advance(task)
             if not console.is_terminal and time.monotonic() - logged >= log_seconds:
                 logged = time.monotonic()
-                of_all = "" if total is None else f" of {total}"
-                console.print(f"{description} {done}{of_all}", soft_wrap=True, highlight=False)
+                show()
+    if total is not None:
+        show()
