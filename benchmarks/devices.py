@@ -103,7 +103,9 @@ def summary_of(machine: dict, rows: list[dict]) -> str:
     )
     lines = [
         f"{len(machine['devices'])} x {machine['kind']}: {hardware}",
-        f"{versions}, CUDA {machine['cuda']}, cuDNN {machine['cudnn']}, driver {machine['driver']}",
+        versions,
+        f"TensorFlow built for CUDA {machine['cuda']}, cuDNN {machine['cudnn']}; "
+        f"driver {machine['driver'] or 'none'}",
         counted,
         *(
             f"{FAILED}: {row['group']}: {row['name']}: {row['words']}"

@@ -87,6 +87,7 @@ def _names_found() -> list[str]:
 
 
 def _divide_cpu(number: int) -> None:
+    tf.config.set_visible_devices([], "GPU")  # else Keras takes cuDNN to be there
     cpu = tf.config.list_physical_devices("CPU")[0]
     logical = [tf.config.LogicalDeviceConfiguration()] * number
     tf.config.set_logical_device_configuration(cpu, logical)

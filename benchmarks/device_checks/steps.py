@@ -113,8 +113,8 @@ def _share_of_change(got, start, exact) -> float:
 EXACT = Likeness(_adam, _largest, 1e-5)
 LIKENESS = {
     "float32": EXACT,
-    "mixed_bfloat16": Likeness(_momentum, _share_of_change, 5e-2),
-    "mixed_float16": Likeness(_scaled_momentum, _share_of_change, 1e-2),
+    "mixed_bfloat16": Likeness(_momentum, _share_of_change, 2e-1),
+    "mixed_float16": Likeness(_scaled_momentum, _share_of_change, 5e-2),
 }
 
 
@@ -128,10 +128,11 @@ def list_checks(machine: Machine, quick: bool) -> list[Check]:
         for where in ("one", "all"):
             words = {"one": "one device", "all": f"all devices ({number})"}[where]
             checks.append(Check("fit", f"{name}, {words}", functools.partial(run, name, where)))
-    for name in CASES:
+    some = ("Transformer",) if quick else CASES
+    for name in some:
         with_xla = functools.partial(run, name, "all", jit_compile=True)
         checks.append(Check("fit with jit_compile", name, with_xla))
-    for name in CASES:
+    for name in some:
         for policy in ("mixed_bfloat16", "mixed_float16"):
             mixed = functools.partial(run, name, "all", policy=policy)
             checks.append(Check("fit in mixed precision", f"{name}, {policy}", mixed))
