@@ -12,7 +12,7 @@ from device_checks.outcome import FAILED, HELD, Check, Outcome, compared, skippe
 from keras_attn.layers import GRU, LSTM, PeepholeLSTM
 
 GROUP = "cuDNN"
-NO_GPU = "cuDNN's kernels run on NVIDIA's GPUs only, and the devices here are {kind}s"
+NO_GPU = "cuDNN is for NVIDIA's GPUs, and the devices here are {kind}s"
 
 
 def _case(layer, masks=None, **settings) -> LayerCase:

@@ -87,6 +87,7 @@ def _why_not_on_a_tpu(policy: str, jit_compile: bool) -> str | None:
 @functools.cache
 def reference_of(machine: Machine, case: LayerCase):
     """Weights for the case, and `(outputs, gradients)` in float64 on the CPU."""
+    keras.utils.set_random_seed(7)
     with machine.cpu.scope():
         layer = case.make(dtype="float64")
         tensors = case.tensors("float64")

@@ -1,9 +1,16 @@
 """What a check says, and how one is run."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+PREAMBLES = (
+    "Exception encountered when calling",
+    "Graph execution error:",
+    "Detected at node",
+    "File ",
+)
 HELD, FAILED, MEASURED, SKIPPED = "held", "FAILED", "measured", "skipped"
 
 
@@ -44,14 +51,19 @@ def skipped(reason: str) -> Outcome:
 
 
 def row_of(check: Check) -> dict:
-    """Run a check. Whatever it raises is its row: the first line of the error."""
+    """Run a check. Whatever it raises is its row, in a line."""
     started = time.perf_counter()
     try:
         outcome = check.run()
     except Exception as error:
-        lines = str(error).strip().splitlines() or ["no message"]
-        outcome = Outcome(FAILED, f"{type(error).__name__}: {lines[0]}")
+        outcome = Outcome(FAILED, f"{type(error).__name__}: {first_line(str(error))}")
     return make_row(check.group, check.name, outcome, time.perf_counter() - started)
+
+
+def first_line(message: str) -> str:
+    """The first line that says something: not how Keras and TensorFlow begin every message."""
+    lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in message.splitlines()]
+    return next((line for line in lines if line and not line.startswith(PREAMBLES)), "no message")
 
 
 def make_row(group: str, name: str, outcome: Outcome, seconds: float) -> dict:
