@@ -87,11 +87,12 @@ CASES = {
 
 
 def _adam():
-    return keras.optimizers.Adam(1e-3)
+    """A gradient that is rounding alone, as that of a key's bias, must not become a full step."""
+    return keras.optimizers.Adam(1e-3, epsilon=1e-4)
 
 
 def _momentum():
-    """Unlike Adam it does not make a full step of a rounding error."""
+    """For coarse gradients: its steps are as large as they are."""
     return keras.optimizers.SGD(0.02, momentum=0.9)
 
 
