@@ -16,14 +16,11 @@ from device_checks.outcome import Check, Outcome, compared, skipped
 
 TOLERANCES = {
     "float32": 1e-5,
-    "float64": 1e-6,
+    "float64": 1e-12,
     "mixed_bfloat16": 1e-1,
     "mixed_float16": 2e-2,
 }
-"""By dtype policy, of the largest difference, in units of the largest number if that is above 1.
-
-float64 has that of float32's last digits: what decides, such as softmax statistics, is float32.
-"""
+"""By dtype policy, of the largest difference, in units of the largest number if that is above 1."""
 TPU_TOLERANCES = {**TOLERANCES, "float32": TOLERANCES["mixed_bfloat16"]}
 QUICK = {
     "float32": (
