@@ -12,9 +12,13 @@ RESULTS = Path(__file__).parent / "results"
 
 def write_result(name: str, figures: dict, note: str = "") -> Path:
     """Write `results/NAME.json`: the figures, the command that made them, the machine."""
-    path = RESULTS / f"{name}.json"
+    return write_content(RESULTS / f"{name}.json", content_of(figures, note))
+
+
+def content_of(figures: dict, note: str = "") -> dict:
+    """The figures, the command that made them, and the machine."""
     command = " ".join(["python", *(os.path.relpath(sys.argv[0], Path.cwd()), *sys.argv[1:])])
-    content = {
+    return {
         "command": command,
         "machine": {
             "cores": os.cpu_count(),
@@ -26,6 +30,9 @@ def write_result(name: str, figures: dict, note: str = "") -> Path:
         "note": note,
         "figures": figures,
     }
+
+
+def write_content(path: Path, content: dict) -> Path:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     print(f"Wrote {path}")
     return path

@@ -49,11 +49,13 @@ def test_two_terminals_train_together(tmp_path):
 
 def test_the_python_of_the_guide_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python keras_attn\n(.*?)```", GUIDE, flags=re.DOTALL)
+    blocks = re.findall(r"```python keras_attn\n(.*?)```", GUIDE, flags=re.DOTALL)
     names = {}
-    exec(compile(block, "distributed_training.md", "exec"), names)
+    exec(compile("\n".join(blocks), "distributed_training.md", "exec"), names)
     assert names["run"].last_checkpoint.is_file()
     assert names["pace"].step == 40
+    (profile,) = (tmp_path / "runs/mine/profile").rglob("*.xplane.pb")
+    assert profile.stat().st_size > 0
 
 
 @pytest.mark.parametrize("kind", ["yaml", "bash"])
