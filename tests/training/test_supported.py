@@ -17,12 +17,6 @@ def _model():
     return keras.Sequential([keras.Input((None,)), keras.layers.Embedding(5, 5)])
 
 
-def test_a_model_without_weights_is_not_trained_as_nothing():
-    unbuilt = keras.Sequential([keras.layers.Embedding(5, 5)])
-    with pytest.raises(ValueError, match=r"no weights yet: call it once.*Received: model="):
-        _fit(unbuilt, keras.optimizers.SGD())
-
-
 @pytest.mark.parametrize("optimizer", ["adam", keras.optimizers.Adam], ids=["name", "class"])
 def test_what_is_no_optimiser_is_refused(optimizer):
     with pytest.raises(
