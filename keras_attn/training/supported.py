@@ -2,6 +2,7 @@
 
 import math
 import numbers
+from importlib.util import find_spec
 
 import keras
 import tensorflow as tf
@@ -74,6 +75,12 @@ def require_callback(
         raise ValueError(
             "Weights are averaged by fit(average=WeightAverage(model)), and lent for validation by "
             f"average.applied(). Received: callback={name}"
+        )
+    if isinstance(callback, keras.callbacks.TensorBoard) and not find_spec("tensorboard"):
+        raise ValueError(
+            "Keras' TensorBoard callback needs a package that is not here: run pip install "
+            "tensorboard, or use training.TensorBoardCurves, which needs none. "
+            f"Received: callback={name} without the package tensorboard"
         )
     setters = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
     if isinstance(callback, setters):

@@ -103,7 +103,7 @@ def test_an_objective_that_depends_on_no_weight_teaches_nothing_and_is_refused()
     def constant(model, batch):
         return tf.reduce_sum(batch[0]), tf.constant(1.0)
 
-    with pytest.raises(ValueError, match=r"depends on no trained weight.*Received: objective=.*con"):
+    with pytest.raises(ValueError, match=r"depends on no trained weight.*Received: .*constant"):
         _fit(keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]), objective=constant)
     with pytest.raises(ValueError, match="no weights"):
         _fit(_sequential(), objective=constant)
