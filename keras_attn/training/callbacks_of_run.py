@@ -45,6 +45,7 @@ class CallbacksOfRun:
         self._epoch = self._initial_step // steps if steps else 0
         self._is_in_epoch = False
         self._begun = []
+        self._logs = {}
         self.total = self.count = 0.0
         for callback in self._callbacks:
             require_callback(callback, model.optimizer)
@@ -68,7 +69,7 @@ class CallbacksOfRun:
         """Call `on_train_begin`; if one of them raises, those before it are told of the end."""
         try:
             for callback in self._callbacks:
-                callback.on_train_begin()
+                callback.on_train_begin({})
                 self._begun.append(callback)
         except BaseException as error:
             self.end(error)
@@ -77,8 +78,8 @@ class CallbacksOfRun:
         """Tell of a step that is about to be taken, and of its epoch if it is the first."""
         if not self._is_in_epoch:
             self._is_in_epoch = True
-            self.tell("on_epoch_begin", self._epoch)
-        self._tell("on_train_batch_begin", lambda callback: (self._index(callback, step),))
+            self.tell("on_epoch_begin", self._epoch, {})
+        self._tell("on_train_batch_begin", lambda callback: (self._index(callback, step), {}))
 
     def end_step(self, step: int, logs: dict[str, float]) -> None:
         """Tell of a step that is done, counted from 0, and of its epoch if that is over."""
@@ -96,7 +97,8 @@ class CallbacksOfRun:
         loss = self.total / self.count if self.count else 0.0
         self.total = self.count = 0.0
         self._is_in_epoch = False
-        self.tell("on_epoch_end", self._epoch, {"loss": loss, **self._validate(self.tell)})
+        self._logs = {"loss": loss, **self._validate(self.tell)}
+        self.tell("on_epoch_end", self._epoch, self._logs)
 
     def end(self, error: BaseException | None = None) -> None:
         """Call `on_train_end` of every callback whose training has begun.
@@ -107,7 +109,7 @@ class CallbacksOfRun:
         """
         for callback in self._begun:
             try:
-                callback.on_train_end()
+                callback.on_train_end(self._logs)
             except BaseException as raised:
                 if error is None:
                     error = raised

@@ -115,9 +115,15 @@ def why_no_batch(step: int, steps: int | None, initial_step: int) -> str:
 def why_not_read(step: int, number: int, error: Exception) -> str:
     """What `fit` says if reading one of the batches of the next `number` steps failed."""
     which = f"step {step + 1}" if number == 1 else f"one of the steps {step + 1} to {step + number}"
-    said = re.sub(r"\{\{.*?\}\}", "", getattr(error, "message", str(error)))  # names of the graph
-    reason = said.strip().splitlines()[0].rstrip(".")
     return (
         f"The batch of {which} could not be read: mend the data, or the functions that the dataset "
-        f"maps over them. Received: {type(error).__name__}: {reason}"
+        f"maps over them. Received: {type(error).__name__}: {_reason(error)}"
     )
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error of TensorFlow without the names of its graph."""
+    told = re.sub(r"\{\{.*?\}\}", "", getattr(error, "message", str(error)))
+    told = told.removeprefix("Graph execution error:").lstrip()
+    told = re.sub(r"^(Detected at node .*\n((<stack.*>|[ \t].*|)\n)*)+", "", told)
+    return told.strip().splitlines()[0].rstrip(".")

@@ -87,7 +87,7 @@ def _scalar(what: str, value, objective: Callable) -> tf.Tensor:
             f"with tf.reduce_sum. Received: {what}.shape={tuple(tensor.shape)} "
             f"from {_name(objective)}"
         )
-    return tf.ensure_shape(tensor, [])
+    return tensor if tensor.shape.rank == 0 else tf.ensure_shape(tensor, [])
 
 
 def _name(objective: Callable) -> str:
@@ -121,7 +121,7 @@ def _never_training(function: Callable) -> Callable:
     @functools.wraps(function)
     def call(*args, **kwargs):
         bound = signature.bind(*args, **kwargs)
-        bound.arguments["training"] = False
-        return function(*bound.args, **bound.kwargs)
+        bound.arguments.pop("training", None)
+        return function(*bound.args, training=False, **bound.kwargs)
 
     return call

@@ -46,10 +46,10 @@ def make_validation(
         return [strategy.experimental_local_results(result)[0] for result in results]
 
     def validate(tell) -> dict[str, float]:
-        tell("on_test_begin")
+        tell("on_test_begin", {})
         total = count = 0.0
         for index, batch in enumerate(dataset):
-            tell("on_test_batch_begin", index)
+            tell("on_test_batch_begin", index, {})
             with workers.waiting():
                 batch_total, batch_count = (float(value) for value in sums(batch))
             total, count = total + batch_total, count + batch_count

@@ -1,6 +1,7 @@
 """However a run ends, its callbacks are told, and they know of which step the weights are."""
 
 import signal
+import sys
 
 import keras
 import numpy as np
@@ -111,7 +112,7 @@ def test_an_error_of_no_known_step_is_told_as_such(error, monkeypatch):
         return train
 
     watch = Watch()
-    monkeypatch.setattr("keras_attn.training.fit.make_train_call", failing)
+    monkeypatch.setattr(sys.modules[fit.__module__], "make_train_call", failing)
     with pytest.raises(type(error)):
         _fit(_batches(), callbacks=[watch])
     assert (watch.ended, watch.known) == (1, None)

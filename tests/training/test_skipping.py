@@ -28,7 +28,7 @@ def _batches(not_finite=NOT_FINITE, value=np.nan):
 
     def batch(step):
         x = tf.random.stateless_normal([4, 3], [1, step])
-        spoils = tf.reduce_any(tf.equal(step + 1, tf.constant(not_finite, tf.int32)))
+        spoils = tf.reduce_any(tf.equal(step + 1, tf.constant([*not_finite], tf.int32)))
         here = spoils & (tf.reshape(tf.range(12), [4, 3]) == 5)
         return tf.where(here, tf.constant(value, tf.float32), x), x[:, :1]
 
