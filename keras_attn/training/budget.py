@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import keras
 
+from keras_attn.training.supported import require_rate_that_can_be_set
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -140,6 +142,7 @@ class Pace(keras.callbacks.Callback):
         return self.budget.used(self.step, self.seconds)
 
     def on_train_begin(self, logs=None):
+        require_rate_that_can_be_set(self.model.optimizer, type(self).__name__)
         self._started = None
         self.step = self.params.get("initial_step", 0)
 

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 import keras
 import numpy as np
 
+from keras_attn.training.callbacks_of_run import CallbacksOfRun
+
 
 class Epochs(keras.callbacks.Callback):
     """Tells Keras callbacks of an epoch after every so many steps: early stopping, plateaus, logs.
 
     At the end of an epoch they get the mean `loss` over its tokens and what `validate` returns.
-    Under `multi_worker` every worker runs them, and validates, so that all decide alike.
+    It is what `fit(steps_per_epoch=...)` does for all its callbacks, for some of them alone, with a
+    state that can be saved with a checkpoint. An epoch that the end of the training cuts short does
+    not end: a session that goes on ends it. Under `multi_worker` every worker runs them, and
+    validates, so that all decide alike.
 
     Args:
         steps: of an epoch.
@@ -38,12 +43,14 @@ class Epochs(keras.callbacks.Callback):
         self._callbacks = list(callbacks)
         self._validate = validate or dict
         self._saved = dict(state or {})
-        self._total = self._count = 0.0
+        self._told: CallbacksOfRun | None = None
 
     @property
     def state(self) -> dict[str, float | np.ndarray]:
         """The sums of the epoch so far, and the numbers and arrays that the callbacks hold."""
-        state = {"epoch/total": self._total, "epoch/count": self._count}
+        state = {"epoch/total": 0.0, "epoch/count": 0.0}
+        if self._told is not None:
+            state = {"epoch/total": self._told.total, "epoch/count": self._told.count}
         for index, callback in enumerate(self._callbacks):
             # What it was made with is no state: EarlyStopping turns the sign of its `min_delta`.
             settings = inspect.signature(type(callback)).parameters
@@ -53,40 +60,26 @@ class Epochs(keras.callbacks.Callback):
         return state
 
     def on_train_begin(self, logs=None):
-        self._list = keras.callbacks.CallbackList(self._callbacks, model=self.model)
-        self._list.set_params(self.params)
-        self._list.on_train_begin()
+        params = {**self.params, "steps": self._steps}
+        self._told = CallbacksOfRun(
+            self._callbacks, self.model, params, self._steps, lambda tell: self._validate()
+        )
+        self._told.begin()
         self._restore()
-        self._epoch = self.params.get("initial_step", 0) // self._steps
-        self._begun = False
 
     def on_train_batch_begin(self, batch, logs=None):
-        if not self._begun:
-            self._begun = True
-            self._list.on_epoch_begin(self._epoch)
-        self._list.on_train_batch_begin(batch)
+        self._told.begin_step(batch)
 
     def on_train_batch_end(self, batch, logs=None):
-        self._total += logs["loss"] * logs["tokens"]
-        self._count += logs["tokens"]
-        self._list.on_train_batch_end(batch, logs)
-        if (batch + 1) // self._steps > self._epoch:
-            self._end_epoch()
-            self._epoch = (batch + 1) // self._steps
+        self._told.end_step(batch, logs)
 
     def on_train_end(self, logs=None):
-        self._list.on_train_end()
-
-    def _end_epoch(self):
-        loss = self._total / self._count if self._count else 0.0
-        self._total = self._count = 0.0
-        self._begun = False
-        self._list.on_epoch_end(self._epoch, {"loss": loss, **self._validate()})
+        self._told.end()
 
     def _restore(self):
         """Put back what `state` held, after `on_train_begin` has reset the callbacks."""
-        self._total = self._saved.pop("epoch/total", 0.0)
-        self._count = self._saved.pop("epoch/count", 0.0)
+        self._told.total = self._saved.pop("epoch/total", 0.0)
+        self._told.count = self._saved.pop("epoch/count", 0.0)
         for index, callback in enumerate(self._callbacks):
             prefix = f"epoch/{index}/"
             saved = {

@@ -8,6 +8,7 @@ import keras
 
 from keras_attn.errors import UserError
 from keras_attn.paths import path_of
+from keras_attn.training.learning_rate import learning_rate_of
 from keras_attn.training.run_directory import RunDirectory
 
 
@@ -35,7 +36,7 @@ class KeepHistory(keras.callbacks.Callback):
             "step": batch + 1,
             "loss": logs["loss"],
             "tokens_per_second": round(logs["tokens"] / max(now - self._ended, 1e-9), 1),
-            "learning_rate": float(self.model.optimizer.learning_rate),
+            "learning_rate": learning_rate_of(self.model.optimizer),
         }
         if "gradient_norm" in logs:
             entry["gradient_norm"] = logs["gradient_norm"]

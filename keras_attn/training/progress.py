@@ -93,7 +93,7 @@ class ProgressBar(keras.callbacks.Callback):
             self.show(self._status())
 
     def _status(self) -> str:
-        steps = self.params["steps"]
+        steps = self._steps
         status = f"step {self._step}" + (f" of {steps}" if steps else "")
         if self._doing:
             return f"{status}  {self._doing}"
@@ -103,4 +103,9 @@ class ProgressBar(keras.callbacks.Callback):
         return f"{status}  loss {self._loss:.4f}  {self._tokens / seconds:,.0f} tokens/s"
 
     def _used_steps(self) -> float:
-        return self._step / self.params["steps"] if self.params["steps"] else 0.0
+        return self._step / self._steps if self._steps else 0.0
+
+    @property
+    def _steps(self) -> int | None:
+        """The step at which the run ends; `steps` are those of an epoch."""
+        return self.params.get("total_steps", self.params["steps"])

@@ -1,7 +1,102 @@
 """What training refuses, because it would not be what it seems."""
 
+import math
+import numbers
+from importlib.util import find_spec
+
 import keras
 import tensorflow as tf
+
+from keras_attn.training.penalties import RULES
+
+
+def require_options(
+    *,
+    steps: int | None,
+    initial_step: int,
+    accumulate: int,
+    steps_per_call: int,
+    steps_per_epoch: int | None,
+    clip_norm: float | None,
+    added_losses: str | None,
+) -> None:
+    """Raise `ValueError` if one of the numbers of `fit` is none that it can work with."""
+    _require_whole("initial_step", initial_step, 0, "the steps that are already done")
+    if steps is not None:
+        _require_whole("steps", steps, 0, "the step at which training ends, or None")
+        if steps < initial_step:
+            raise ValueError(
+                "Training ends at a step that lies before its first one: steps counts those of "
+                f"earlier sessions too. Received: steps={steps}, initial_step={initial_step}"
+            )
+    _require_whole("accumulate", accumulate, 1, "the parts that rows are cut into")
+    _require_whole("steps_per_call", steps_per_call, 1, "the steps between two calls of callbacks")
+    if steps_per_epoch is not None:
+        _require_whole("steps_per_epoch", steps_per_epoch, 1, "the steps of an epoch, or None")
+    if clip_norm is not None and not (
+        isinstance(clip_norm, numbers.Real) and 0 < clip_norm < math.inf
+    ):
+        raise ValueError(
+            "The largest norm of a gradient is a positive number, or None: with 0 nothing would "
+            f"be learned. Received: clip_norm={clip_norm!r}"
+        )
+    if added_losses not in (None, *RULES):
+        raise ValueError(
+            f"Losses that layers add are combined by one of {', '.join(RULES)}, or None. "
+            f"Received: added_losses={added_losses!r}"
+        )
+
+
+def _require_whole(name: str, value, least: int, meaning: str) -> None:
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise ValueError(
+            f"{name} is a whole number of {least} or more: {meaning}. Received: {name}={value!r}"
+        )
+
+
+def require_callback(
+    callback: keras.callbacks.Callback, optimizer: keras.optimizers.Optimizer
+) -> None:
+    """Raise `ValueError` if a callback cannot do in `fit` what it does in `keras.Model.fit`."""
+    name = type(callback).__name__
+    if not isinstance(callback, keras.callbacks.Callback):
+        raise ValueError(
+            "Callbacks are objects of keras.callbacks.Callback: derive yours from it. "
+            f"Received: callback={callback!r}"
+        )
+    if isinstance(callback, keras.callbacks.BackupAndRestore):
+        raise ValueError(
+            "BackupAndRestore begins an epoch again: use training.KeepCheckpoints in a "
+            "training.RunDirectory, and training.resume, which goes on at the very step. "
+            f"Received: callback={name}"
+        )
+    if isinstance(callback, keras.callbacks.SwapEMAWeights):
+        raise ValueError(
+            "Weights are averaged by fit(average=WeightAverage(model)), and lent for validation by "
+            f"average.applied(). Received: callback={name}"
+        )
+    if isinstance(callback, keras.callbacks.TensorBoard) and not find_spec("tensorboard"):
+        raise ValueError(
+            "Keras' TensorBoard callback needs a package that is not here: run pip install "
+            "tensorboard, or use training.TensorBoardCurves, which needs none. "
+            f"Received: callback={name} without the package tensorboard"
+        )
+    setters = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
+    if isinstance(callback, setters):
+        require_rate_that_can_be_set(optimizer, name)
+
+
+def require_rate_that_can_be_set(optimizer: keras.optimizers.Optimizer, name: str) -> None:
+    """Raise `ValueError` if an optimiser has a schedule of its own beside a callback's."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    schedule = getattr(inner, "_learning_rate", None)
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        raise ValueError(
+            f"{name} sets the learning rate, which the optimiser takes from a schedule: make the "
+            "optimiser with a number, or leave this callback out. "
+            f"Received: learning_rate={type(schedule).__name__} of optimizer {inner.name}"
+        )
 
 
 def require_supported(
@@ -12,15 +107,15 @@ def require_supported(
     jit_compile: bool,
 ) -> None:
     """Raise `ValueError` if this model cannot be trained exactly in this way."""
-    if accumulate < 1:
-        raise ValueError(f"Rows are cut into 1 part or more. Received: accumulate={accumulate}")
     require_built(model)
+    _require_something_to_train(model)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     _require_plain(inner)
     _require_made_for(model, inner)
     _require_loss_scale(model, optimizer, inner)
     _require_made_in_scope(model, inner, strategy)
     _require_whole_batch_statistics(model, strategy, accumulate, jit_compile)
+    _require_finite(model)
 
 
 def require_built(model: keras.Model) -> None:
@@ -30,6 +125,32 @@ def require_built(model: keras.Model) -> None:
             "The model has no weights yet: call it once, or give it a keras.Input. "
             f"Received: model={model.name}"
         )
+
+
+def _require_something_to_train(model: keras.Model) -> None:
+    if not model.trainable_variables:
+        what = "are all frozen" if model.variables else "are none"
+        raise ValueError(
+            f"There is nothing to train, for the model's weights {what}: set `trainable = True` on "
+            "the layers that shall learn, or give the model such layers. "
+            f"Received: model={model.name} without trainable weights"
+        )
+
+
+def _require_finite(model: keras.Model) -> None:
+    """Refuse weights that no step can mend; a constant of a layer may be infinite."""
+    trained = {id(variable) for variable in model.trainable_variables}
+    for variable in model.variables:
+        value = tf.convert_to_tensor(variable.value)
+        if not value.dtype.is_floating:
+            continue
+        is_broken = ~tf.math.is_finite(value) if id(variable) in trained else tf.math.is_nan(value)
+        if tf.reduce_any(is_broken):
+            raise ValueError(
+                "A weight of the model is not finite before the first step: load a checkpoint from "
+                f"before it broke, or build the model anew. Received: model={model.name} with "
+                f"{variable.path}"
+            )
 
 
 def _require_plain(optimizer) -> None:

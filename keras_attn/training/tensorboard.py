@@ -6,6 +6,8 @@ import time
 import keras
 import tensorflow as tf
 
+from keras_attn.training.learning_rate import learning_rate_of
+
 # What tensorboard.plugins.scalar writes, whose package need not be here to write it.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
@@ -48,7 +50,7 @@ class TensorBoardCurves(keras.callbacks.Callback):
             seconds = time.monotonic() - self._started
             points = {
                 "loss": self._loss / max(self._tokens, 1.0),
-                "learning_rate": float(self.model.optimizer.learning_rate),
+                "learning_rate": learning_rate_of(self.model.optimizer),
                 "tokens_per_second": self._tokens / max(seconds, 1e-9),
             }
             if "gradient_norm" in logs:

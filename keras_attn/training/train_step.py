@@ -2,11 +2,42 @@
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_attn.ops.labels import first_outside
-from keras_attn.training.faults import NONE
+from keras_attn.training.faults import ENDED, NONE
+
+
+class UnreadBatchError(Exception):
+    """A batch could not be read, before anything of its step was computed; the cause says why."""
+
+
+class Done(NamedTuple):
+    """What a call of several steps has done.
+
+    Attributes:
+        total, count: of the objective, summed over the steps that were applied.
+        norm: of the gradient before clipping, summed over them.
+        steps: that are done, the skipped ones too.
+        skipped: steps that were not applied because something was not finite.
+        fault: of the step that ended the call, int64 (3,); see `make_replica_step`.
+        loss: of this step.
+    """
+
+    total: tf.Tensor
+    count: tf.Tensor
+    norm: tf.Tensor
+    steps: tf.Tensor
+    skipped: tf.Tensor
+    fault: tf.Tensor
+    loss: tf.Tensor
+
+    def then(self, step: "Done") -> "Done":
+        """The sum of what was done before and a step."""
+        sums = (a + b for a, b in zip(self[:5], step[:5], strict=True))
+        return Done(*sums, step.fault, step.loss)
 
 
 def make_train_call(
@@ -16,10 +47,10 @@ def make_train_call(
     initial_step: int,
     steps_per_call: int,
 ) -> Callable:
-    """`train(number) -> (sum, count, steps, fault)`: the next so many steps, or up to a fault.
+    """`train(number) -> Done`: the next so many steps, or up to a fault.
 
-    `steps` were applied, with these sums. If a step is at fault the call ends with it: the sums are
-    those of this step alone and `fault` is its own, see `make_replica_step`.
+    If a step is at fault the call ends with it; the steps before it are done. The end of the data
+    is such a fault, `ENDED`.
 
     Args:
         strategy: runs the replicas.
@@ -30,48 +61,71 @@ def make_train_call(
     """
     batches = iter(dataset.skip(initial_step))
     if steps_per_call == 1:
-        train_step = make_train_step(strategy, replica_step, dataset.element_spec)
-        return lambda number: _one_step(*train_step(next(batches)))
+        return _one_step(make_train_step(strategy, replica_step, dataset.element_spec), batches)
 
     @tf.function(autograph=False)
     def train(number):
-        def is_going_on(total, count, steps, fault):
-            return (steps < number) & (fault[0] == NONE)
+        def is_going_on(*done):
+            done = Done(*done)
+            return (done.steps < number) & (done.fault[0] == NONE)
 
-        def take_step(total, count, steps, fault):
-            step_total, step_count, fault = _step(strategy, replica_step, next(batches))
-            return tf.cond(
-                fault[0] == NONE,
-                lambda: (total + step_total, count + step_count, steps + 1, fault),
-                lambda: (step_total, step_count, steps, fault),
+        def take_step(*done):
+            batch = batches.get_next_as_optional()
+            step = tf.cond(
+                batch.has_value(),
+                lambda: _step(strategy, replica_step, batch.get_value()),
+                _ended,
             )
+            return Done(*done).then(step)
 
-        start = tf.zeros([]), tf.zeros([]), 0, tf.zeros([3], tf.int64)
-        return tf.while_loop(is_going_on, take_step, start, parallel_iterations=1)
+        return Done(*tf.while_loop(is_going_on, take_step, _nothing(), parallel_iterations=1))
 
     return lambda number: train(tf.constant(number))
 
 
-def _one_step(total, count, fault):
-    return total, count, int(fault[0] == NONE), fault
+def _one_step(train_step: Callable, batches) -> Callable:
+    """`train(number)` with one step, whose batch is read before anything is trained."""
+
+    def train(number):
+        try:
+            batch = next(batches, None)
+        except tf.errors.OpError as error:
+            raise UnreadBatchError from error
+        return _ended() if batch is None else train_step(batch)
+
+    return train
 
 
 def make_train_step(
     strategy: tf.distribute.Strategy, replica_step: Callable, batch_spec
 ) -> Callable:
-    """`train_step(batch) -> (sum, count, fault)`, traced once for all batches of a specification.
+    """`train_step(batch) -> Done`, traced once for all batches of a specification.
 
     For a TPU it is traced for each shape of batch, because XLA is told no unknown size there.
     """
     step = functools.partial(_step, strategy, replica_step)
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return tf.function(step, autograph=False)
-    return tf.function(step, input_signature=[batch_spec])
+    return tf.function(step, input_signature=[batch_spec], autograph=False)
 
 
-def _step(strategy, replica_step, batch):
+def _step(strategy, replica_step, batch) -> Done:
     results = strategy.run(replica_step, args=(batch,))
-    total, count, faults = map(strategy.experimental_local_results, results)
+    *sums, faults = map(strategy.experimental_local_results, results)
     # Every replica returns the sums over all of them, and the label that it has seen itself.
+    total, count, norm, skipped = (of_all[0] for of_all in sums)
     label = first_outside([fault[1:] for fault in faults])
-    return [total[0], count[0], tf.concat([faults[0][:1], label], axis=0)]
+    fault = tf.concat([faults[0][:1], label], axis=0)
+    is_done = tf.equal(fault[0], NONE)
+    counted = (tf.where(is_done, value, 0.0) for value in (total, count, norm))
+    loss = tf.math.divide_no_nan(total, count)
+    return Done(*counted, tf.cast(is_done, tf.int32), skipped, fault, loss)
+
+
+def _nothing() -> Done:
+    zero = tf.constant(0.0)
+    return Done(zero, zero, zero, tf.constant(0), tf.constant(0), tf.zeros([3], tf.int64), zero)
+
+
+def _ended() -> Done:
+    return _nothing()._replace(fault=tf.constant([ENDED, 0, 0], tf.int64))

@@ -72,6 +72,46 @@ def normalised():
     return keras.Model(inputs, keras_layers.Dense(1, kernel_regularizer="l2")(x))
 
 
+class AddedLoss(keras_layers.Layer):
+    """Adds the sum of the squares of what passes through it."""
+
+    def call(self, inputs):
+        self.add_loss(0.1 * tf.reduce_sum(inputs**2))
+        return inputs
+
+
+def penalised():
+    """Losses before and behind a layer in which the replicas wait for one another."""
+    inputs = keras.Input((6, 2))
+    x = keras_layers.Dense(4, activity_regularizer="l2")(keras_layers.Flatten()(inputs))
+    x = AddedLoss()(keras_layers.BatchNormalization(synchronized=True)(x))
+    x = keras_layers.Dense(3, activation="tanh", activity_regularizer="l1")(x)
+    return keras.Model(inputs, keras_layers.Dense(1, kernel_regularizer="l2")(x))
+
+
+def penalised_tokens():
+    """Without batch normalisation, on tokens that are unevenly many in the rows."""
+    ids = keras.Input((None,), dtype="int32")
+    x = keras_layers.Embedding(VOCABULARY, 4, activity_regularizer="l2")(ids)
+    x = AddedLoss()(keras_layers.Dense(4, kernel_regularizer="l2")(x))
+    return keras.Model(ids, keras_layers.Dense(VOCABULARY, activity_regularizer="l2")(x))
+
+
+def plain_tokens():
+    ids = keras.Input((None,), dtype="int32")
+    x = keras_layers.Dense(4, activation="tanh")(keras_layers.Embedding(VOCABULARY, 4)(ids))
+    return keras.Model(ids, keras_layers.Dense(VOCABULARY)(x))
+
+
+def token_batches():
+    """Every third batch is all padding, and the others have weights that differ."""
+
+    def tokens(step, inputs, labels, mask, weights):
+        return inputs["target"], labels, mask & (step % 3 != 1), weights
+
+    return pair_batches(sample_weight=True).enumerate().map(lambda i, batch: tokens(i, *batch))
+
+
 def pair_batches(sample_weight=False):
     random = np.random.default_rng(1)
     source = random.integers(3, VOCABULARY, (ROWS, 7)).astype("int32")
@@ -133,6 +173,21 @@ CASES = {
         ),
         policy="mixed_float16",
     ),
+    "penalised": Case(
+        penalised, adding_batches, {"objective": squared_error, "added_losses": "sum"}, **SGD
+    ),
+    "penalised tokens, weighted, some all padding": Case(
+        penalised_tokens, token_batches, {**CLIPPED, "added_losses": "sum", "accumulate": 2}
+    ),
+    "tokens, float16, weighted, some all padding": Case(
+        plain_tokens,
+        token_batches,
+        {"skip_not_finite": True},
+        lambda: keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.SGD(0.1), initial_scale=2.0**8
+        ),
+        policy="mixed_float16",
+    ),
     "dense, bfloat16": Case(
         dense, adding_batches, {"objective": squared_error}, **SGD, policy="mixed_bfloat16"
     ),
@@ -149,7 +204,9 @@ def train(case: Case, strategy: tf.distribute.Strategy, steps: int = 20) -> dict
     keras.config.set_dtype_policy("float32")
     losses = []
     watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda step, logs: losses.append([logs["loss"], logs["tokens"]])
+        on_train_batch_end=lambda step, logs: losses.append(
+            [logs["loss"], logs["tokens"], logs["gradient_norm"]]
+        )
     )
     fit(
         model, case.batches(), steps, optimizer=optimizer, strategy=strategy, average=average,

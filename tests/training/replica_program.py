@@ -1,6 +1,7 @@
 """What must hold on two replicas, checked in a process of its own; prints the checks that held."""
 
 import traceback
+import warnings
 
 import keras
 import numpy as np
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from keras_attn.losses import TokenLoss
 from keras_attn.models import Transformer
-from keras_attn.training import WeightAverage, fit, make_strategy
+from keras_attn.training import WeightAverage, fit, make_strategy, squared_error_objective
 
 DEVICES = ["CPU:0", "CPU:1"]
 
@@ -138,6 +139,89 @@ def check_a_label_that_one_replica_sees_stops_all_before_the_step():
         for variable, wanted in zip(variables, before, strict=True):
             for value in strategy.experimental_local_results(variable.value):
                 np.testing.assert_array_equal(value.numpy(), wanted)
+
+
+def _rows_model(strategy):
+    keras.utils.set_random_seed(3)
+    with strategy.scope():
+        inputs = keras.Input((3,))
+        x = keras.layers.BatchNormalization(synchronized=True)(inputs)
+        model, optimizer = keras.Model(inputs, keras.layers.Dense(1)(x)), keras.optimizers.Adam(0.1)
+    return model, optimizer
+
+
+def _numbers(bad_steps=()):
+    """Rows of which the last, that of the last replica, is not finite in some steps."""
+
+    def batch(step):
+        x = tf.random.stateless_normal([5, 3], [1, step])
+        bad = tf.reduce_any(tf.equal(step, tf.constant([-1, *bad_steps])))
+        return tf.where(bad & (tf.range(5)[:, None] == 4), np.nan, x), x[:, :1]
+
+    return tf.data.Dataset.counter(dtype=tf.int32).map(batch)
+
+
+def check_a_step_that_is_not_finite_on_one_replica_is_skipped_by_all():
+    strategy = make_strategy("mirrored", DEVICES)
+    objective, weights = squared_error_objective(), []
+    good = _numbers().enumerate().filter(lambda i, _: (i != 2) & (i != 3)).map(lambda i, x: x)
+    for batches, steps in ((_numbers([2, 3]), 8), (good, 6)):
+        model, optimizer = _rows_model(strategy)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            fit(
+                model, batches, steps, optimizer=optimizer, objective=objective, strategy=strategy,
+                skip_not_finite=True, steps_per_call=5,
+            )  # fmt: skip
+        told = [each for each in told if "of the steps" in str(each.message)]
+        assert len(told) == (steps == 8), told
+        weights.append([*model.get_weights(), optimizer.iterations.numpy()])
+    for got, expected in zip(*weights, strict=True):
+        np.testing.assert_array_equal(got, expected)
+        assert np.isfinite(got).all()
+
+
+def check_validation_is_that_of_one_device_and_early_stopping_decides_by_it():
+    losses = {}
+    for name in ("none", "mirrored"):
+        strategy = make_strategy(name, DEVICES if name == "mirrored" else None)
+        model, optimizer = _rows_model(strategy)
+        history = keras.callbacks.History()
+        early = keras.callbacks.EarlyStopping("val_loss", min_delta=9.0, patience=2)
+        reached = fit(
+            model, _numbers(), 30, optimizer=optimizer, objective=squared_error_objective(),
+            strategy=strategy, callbacks=[history, early], steps_per_epoch=3,
+            validation_data=_numbers().take(2).unbatch().batch(3),  # the last has one row
+        )  # fmt: skip
+        assert reached == 9, reached
+        losses[name] = history.history["val_loss"]
+    np.testing.assert_allclose(losses["mirrored"], losses["none"], rtol=1e-4)
+
+
+def check_a_model_that_is_not_built_is_built_on_all_replicas():
+    strategy = make_strategy("mirrored", DEVICES)
+    with strategy.scope():
+        model = keras.Sequential([keras.Sequential([keras.layers.Dense(2)]), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.1)
+    fit(
+        model, _numbers(), 2, optimizer=optimizer, objective=squared_error_objective(),
+        strategy=strategy,
+    )  # fmt: skip
+    assert optimizer.iterations.numpy() == 2
+    for variable in model.trainable_variables:
+        one, other = strategy.experimental_local_results(variable.value)
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def check_data_that_end_in_a_call_of_many_steps_are_a_sentence():
+    strategy = make_strategy("mirrored", DEVICES)
+    model, optimizer = _rows_model(strategy)
+    with pytest.raises(ValueError, match=r"^The data ended before step 7: .*steps=9"):
+        fit(
+            model, _numbers().take(6), 9, optimizer=optimizer, strategy=strategy,
+            objective=squared_error_objective(), steps_per_call=4,
+        )  # fmt: skip
+    assert optimizer.iterations.numpy() == 6
 
 
 def check_fit_of_keras_is_refused_for_a_mean_over_tokens():

@@ -14,10 +14,17 @@ MIRRORED = {
     "rnnsearch, accumulated": 1e-5,
     "transformer, weighted, many steps a call": 1e-5,
     "dense, float16": 1e-3,
+    "penalised": 1e-4,  # for the same reason
+    "penalised tokens, weighted, some all padding": 1e-5,
+    "tokens, float16, weighted, some all padding": 1e-3,
     "dense, bfloat16": 5e-2,
 }
 WORKERS = {
-    2: ("rnnsearch, accumulated", "dense, float16"),
+    2: (
+        "rnnsearch, accumulated",
+        "dense, float16",
+        "penalised tokens, weighted, some all padding",
+    ),
     3: ("adding, xla", "transformer, weighted, many steps a call"),
 }
 

@@ -102,3 +102,36 @@ def test_precision_policies_train(policy):
     finally:
         keras.config.set_dtype_policy("float32")
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
+
+
+def test_logs_hold_the_norm_of_the_gradient_before_it_is_clipped_or_scaled():
+    logs = {}
+
+    def keep(name):
+        def on_train_batch_end(step, at_end):
+            logs.setdefault(name, []).append(at_end["gradient_norm"])
+
+        return [keras.callbacks.LambdaCallback(on_train_batch_end=on_train_batch_end)]
+
+    def sgd():
+        return keras.optimizers.SGD(0.0)
+
+    model = _model()
+    model.layers[2].rate = 0.0
+    scaled = keras.optimizers.LossScaleOptimizer(sgd(), initial_scale=8.0)
+    fit(model, _batches(), 4, optimizer=sgd(), callbacks=keep("plain"))
+    fit(model, _batches(), 4, optimizer=sgd(), callbacks=keep("clipped"), clip_norm=1e-3)
+    fit(model, _batches(), 4, optimizer=scaled, callbacks=keep("scaled"))
+    fit(model, _batches(), 4, optimizer=sgd(), callbacks=keep("two a call"), steps_per_call=2)
+    ids, labels, mask = next(iter(_batches()))
+    with tf.GradientTape() as tape:
+        total, count = token_loss(labels, model(ids), mask)
+        loss = total / count
+    gradients = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+    norm = tf.linalg.global_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
+    np.testing.assert_allclose(logs["plain"][0], norm, rtol=1e-5)
+    for name in ("clipped", "scaled"):
+        np.testing.assert_allclose(logs[name], logs["plain"], rtol=1e-5)
+    np.testing.assert_allclose(
+        logs["two a call"], np.reshape(logs["plain"], [2, 2]).mean(1), rtol=1e-5
+    )
