@@ -89,16 +89,18 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     is_stale = options.patience is not None and progress.get("stale", 0) >= options.patience
     if is_stale or budget.used(step, seconds) >= 1.0:
         return None
+    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    batches = recipe.fixed_batches(own) if is_tpu else recipe.batches(own)
+    batches.restore(progress)
     clock = workers.clock if budget.minutes else time.monotonic
     pace = Pace(budget, recipe.learning_rate, seconds, clock)
     interruption = StopOnSignal()
     callbacks = [interruption, pace]
     if workers.is_chief:
-        callbacks += _shown_and_kept(recipe, run, model, pace, progress, options)
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        callbacks += _shown_and_kept(recipe, run, model, pace, progress, options, batches)
     fit(
         model,
-        recipe.fixed_batches(own) if is_tpu else recipe.batches(own),
+        batches,
         budget.steps,
         optimizer=optimizer,
         objective=recipe.objective(),
@@ -114,7 +116,7 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     return None
 
 
-def _shown_and_kept(recipe, run, model, pace, progress, options) -> list:
+def _shown_and_kept(recipe, run, model, pace, progress, options, batches) -> list:
     """The callbacks of the worker that shows, validates and keeps."""
     bar = ProgressBar(recipe.name, used=lambda: pace.used)
     text_model = recipe.text_model(model, run)
@@ -137,6 +139,7 @@ def _shown_and_kept(recipe, run, model, pace, progress, options) -> list:
         patience=options.patience,
         report=bar.show,
         every_steps=options.every_steps,
+        data=batches,
     )
     averaging = [KeepSnapshots(run, pace, recipe.averaged)] if recipe.averaged else []
     return [bar, *curves, *averaging, keeping]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Protocol
 
 import keras
@@ -12,8 +11,10 @@ from keras_attn.analysis import plot_alignments
 from keras_attn.data.aligned_text import aligned_lines
 from keras_attn.data.fixed_shapes import with_fixed_shapes
 from keras_attn.data.pair_store import PairStore, write_pair_store
+from keras_attn.data.seekable import SeekableBatches
 from keras_attn.data.token_batches import token_batches
 from keras_attn.errors import UserError
+from keras_attn.recipes.file_corpus import Place
 from keras_attn.recipes.translation_models import SCHEDULES, Architecture
 from keras_attn.recipes.translation_quality import translation_quality
 from keras_attn.recipes.translation_subwords import Subwords
@@ -28,11 +29,11 @@ FIXED_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96)
 class Corpus(Protocol):
     """Where a translation recipe finds its text: pairs of a source and a target file."""
 
-    def training(self) -> tuple[Path, Path]: ...
+    def training(self) -> tuple[Place, Place]: ...
 
-    def validation(self) -> tuple[Path, Path]: ...
+    def validation(self) -> tuple[Place, Place]: ...
 
-    def tests(self) -> dict[str, tuple[Path, Path]]: ...
+    def tests(self) -> dict[str, tuple[Place, Place]]: ...
 
 
 class Translation:
@@ -104,11 +105,11 @@ class Translation:
         keras.utils.set_random_seed(self._options["seed"])
         return self._build(self._subwords.tokenizer(run).vocabulary_size, self._options)
 
-    def batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def batches(self, run: RunDirectory) -> SeekableBatches:
         store = PairStore(run.path / PAIRS_FILE)
         return token_batches(store, self._options["batch_tokens"], self._options["seed"])
 
-    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         store, tokens = PairStore(run.path / PAIRS_FILE), self._options["batch_tokens"]
         lengths = [length for length in FIXED_LENGTHS if length < store.longest] + [store.longest]
         batches = token_batches(store, tokens, self._options["seed"], lengths)
@@ -153,7 +154,7 @@ class Translation:
         self,
         answer: Callable[[TextModel, list[str], int], Iterator[str]],
         text_model: TextModel,
-        files: tuple[Path, Path],
+        files: tuple[Place, Place],
         pairs: int | None = None,
     ) -> dict:
         """Translate a file and score it; empty lines are translated like any other."""
@@ -168,7 +169,7 @@ class Translation:
         )
 
 
-def _texts(files: tuple[Path, Path], count: int | None) -> tuple[list[str], list[str]]:
+def _texts(files: tuple[Place, Place], count: int | None) -> tuple[list[str], list[str]]:
     """The first sources and targets of two files; a line too long to be read is empty.
 
     Raises:

@@ -34,6 +34,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
             checkpoint have its weights, the last checkpoint keeps it beside the model's own.
         epochs: if there are any; they are told of everything by this callback, because a checkpoint
             must hold what they found at its step, but not what they do to the weights at the end.
+        data: the batches, if they are `data.seekable.SeekableBatches`: their place is saved too.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         every_steps: int | None = None,
         average: WeightAverage | None = None,
         epochs: Epochs | None = None,
+        data=None,
     ):
         super().__init__()
         self._run = run
@@ -65,6 +67,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._average = average
         self._epochs = keras.callbacks.CallbackList([epochs] if epochs else [])
         self._state = lambda: epochs.state if epochs else {}
+        self._data_state = data.state if data is not None else lambda step: {}
 
     def set_model(self, model):
         super().set_model(model)
@@ -132,5 +135,6 @@ class KeepCheckpoints(keras.callbacks.Callback):
             "best": self._best,
             "stale": self._stale,
             **self._state(),
+            **self._data_state(self._pace.step),
         }
         save_checkpoint(path, self.model, self.model.optimizer, progress, self._average, previous)
