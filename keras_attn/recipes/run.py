@@ -9,6 +9,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.paths import path_of
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.recipe import Recipe
 from keras_attn.serving.text_model import TextModel
@@ -79,6 +80,7 @@ def train(
 
 
 def _train(recipe, run, budget, strategy, workers, options) -> int | None:
+    workers.require_same("have the same recipe and settings", _shared_settings(recipe))
     own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
     _prepare(recipe, own)
     with strategy.scope():
@@ -114,6 +116,13 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     if workers.is_chief:
         _keep_average(recipe, run)
     return None
+
+
+def _shared_settings(recipe: Recipe) -> dict:
+    """Of what makes a run, that in which no worker may differ: of paths, the last name."""
+    files = ("source", "target", "validation_source", "validation_target")
+    named = {k: path_of(v).name if k in files else v for k, v in recipe.settings.items()}
+    return {"recipe": recipe.name, **named}
 
 
 def _shown_and_kept(recipe, run, model, pace, progress, options, batches) -> list:

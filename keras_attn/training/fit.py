@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.training.agreement import Agreement
 from keras_attn.training.dropout_seeds import seeds_of_replicas
 from keras_attn.training.faults import NONE, why_not_applied
 from keras_attn.training.objectives import token_objective
@@ -49,8 +50,9 @@ def fit(
     Args:
         model: any Keras model, built in the scope of the strategy.
         dataset: endless batches; those of the first `initial_step` steps are skipped, so that a
-            run which continues sees the batches it would have seen. Every worker is given the same
-            batches and takes its own rows.
+            run which continues sees the batches it would have seen. `data.seekable.SeekableBatches`
+            begin at that step at once, and every worker reads its own rows of them; of another
+            dataset every worker is given the same batches, reads them whole and takes its own rows.
         steps: the step at which training ends; None if a callback ends it.
         optimizer: a Keras optimiser, made in the scope of the strategy. For float16 layers a
             `keras.optimizers.LossScaleOptimizer`.
@@ -72,7 +74,8 @@ def fit(
         ValueError: if the strategy cannot train this model or optimiser exactly; the sentence says
             why and what to do.
         UserError: if a step was not applied; the sentence names the step and what was not finite,
-            or the label and the size of the vocabulary. If another worker does not answer any more.
+            or the label and the size of the vocabulary. If another worker does not answer any more,
+            or has other batches, settings or weights; the sentence says what differs.
 
     Example:
         >>> fit(model, batches, steps=1000, optimizer=keras.optimizers.Adam(1e-3), clip_norm=1.0)
@@ -94,14 +97,29 @@ def fit(
         average=average,
     )
     train = make_train_call(strategy, replica_step, dataset, initial_step, steps_per_call)
-    callbacks = keras.callbacks.CallbackList(list(callbacks), model=model)
+    callbacks = list(callbacks)
+    agreement = Agreement(workers, model, callbacks)
+    with workers.together():
+        agreement.require_same_training(
+            dataset,
+            optimizer,
+            objective,
+            steps=steps,
+            initial_step=initial_step,
+            clip_norm=clip_norm,
+            accumulate=accumulate,
+            steps_per_call=steps_per_call,
+            jit_compile=jit_compile,
+            average=average is not None,
+        )
+    callbacks = keras.callbacks.CallbackList(callbacks, model=model)
     callbacks.set_params({"epochs": 1, "steps": steps, "initial_step": initial_step})
     model.optimizer = optimizer
     model.stop_training = False
     step = initial_step
     callbacks.on_train_begin()
     with summing_once(optimizer), seeds_of_replicas(model, strategy), workers.together():
-        while (steps is None or step < steps) and not workers.any(model.stop_training):
+        while (steps is None or step < steps) and not agreement.stops():
             number = steps_per_call if steps is None else min(steps_per_call, steps - step)
             callbacks.on_train_batch_begin(step)
             with workers.waiting():
@@ -115,6 +133,7 @@ def fit(
                     why_not_applied(step + 1, kind, *label_and_size, logs["loss"], names)
                 )
             callbacks.on_train_batch_end(step - 1, logs)
+        agreement.require_same_weights()
     callbacks.on_train_end()
     return step
 

@@ -35,6 +35,9 @@ class KeepCheckpoints(keras.callbacks.Callback):
         epochs: if there are any; they are told of everything by this callback, because a checkpoint
             must hold what they found at its step, but not what they do to the weights at the end.
         data: the batches, if they are `data.seekable.SeekableBatches`: their place is saved too.
+
+    Attributes:
+        saved_step: of the last checkpoint.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         data=None,
     ):
         super().__init__()
+        self.saved_step = 0
         self._run = run
         self._pace = pace
         self._validate = validate
@@ -80,7 +84,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self._epochs.on_train_begin()
         self._saved = time.monotonic()
-        self._saved_step = self._pace.step
+        self.saved_step = self._pace.step
         self._due = self._next_due()
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -95,14 +99,14 @@ class KeepCheckpoints(keras.callbacks.Callback):
             self._save_last()
 
     def on_train_end(self, logs=None):
-        if self._pace.step > self._saved_step:
+        if self._pace.step > self.saved_step:
             self._save_last()
         self._epochs.on_train_end()
 
     def _is_time_to_save(self) -> bool:
         return (
             time.monotonic() - self._saved > self._every_seconds
-            or self._pace.step - self._saved_step >= self._every_steps
+            or self._pace.step - self.saved_step >= self._every_steps
         )
 
     def _next_due(self) -> float:
@@ -126,7 +130,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
     def _save_last(self):
         self._save(self._run.last_checkpoint, self._run.previous_checkpoint)
         self._saved = time.monotonic()
-        self._saved_step = self._pace.step
+        self.saved_step = self._pace.step
 
     def _save(self, path, previous=None):
         progress = {

@@ -28,8 +28,8 @@ def make_train_call(
     """`train(number) -> (sum, count, steps, fault)`: the next so many steps, or up to a fault.
 
     `steps` were applied, with these sums. If a step is at fault the call ends with it: the sums are
-    those of this step alone and `fault` is its own, see `make_replica_step`. Where there are several
-    workers it raises `UserError` in all of them after a step for which they had different batches.
+    those of this step alone and `fault` is its own, see `make_replica_step`. All workers raise
+    `UserError` after a step for which they had different batches.
 
     Args:
         strategy: runs the replicas.
