@@ -80,7 +80,7 @@ def train(
 
 
 def _train(recipe, run, budget, strategy, workers, options) -> int | None:
-    workers.require_same("have the same recipe and settings", _shared_settings(recipe))
+    workers.require_same("recipe and settings", _shared_settings(recipe))
     own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
     _prepare(recipe, own)
     with strategy.scope():

@@ -52,16 +52,16 @@ class Agreement:
             "form of a batch": dataset.element_spec,
             **{f"data {name}": value for name, value in getattr(dataset, "identity", {}).items()},
         }
-        variables = [*self._model.variables, *optimizer.variables]
+        variables = self._model.variables
         self._workers.require_same(
-            "have the same model and optimizer",
+            "model",
             {
                 "number of variables": len(variables),
                 **{f"variable {index}": form_of(v) for index, v in enumerate(variables)},
                 **_layers(self._model),
             },
         )
-        self._workers.require_same("train with the same settings and data", values)
+        self._workers.require_same("settings and data", values)
 
     def stops(self) -> bool:
         """Whether a worker wants to stop; weights are compared if there is a new checkpoint.
@@ -87,7 +87,7 @@ class Agreement:
             f"{index}, {weight.path}," if index == 0 else f"{index}": _digest(weight)
             for index, weight in enumerate(self._model.weights)
         }
-        self._workers.require_same("have the same weights", digests)
+        self._workers.require_same("weights", digests)
 
 
 def form_of(variable) -> str:

@@ -84,19 +84,6 @@ def fit(
     strategy = strategy or tf.distribute.get_strategy()
     require_supported(model, optimizer, strategy, accumulate, jit_compile)
     workers = Workers(strategy)
-    if not optimizer.built:
-        with strategy.scope():
-            optimizer.build(model.trainable_variables)
-    replica_step = make_replica_step(
-        model,
-        optimizer,
-        objective or token_objective(),
-        clip_norm=clip_norm,
-        accumulate=accumulate,
-        jit_compile=jit_compile,
-        average=average,
-    )
-    train = make_train_call(strategy, replica_step, dataset, initial_step, steps_per_call)
     callbacks = list(callbacks)
     agreement = Agreement(workers, model, callbacks)
     with workers.together():
@@ -112,6 +99,19 @@ def fit(
             jit_compile=jit_compile,
             average=average is not None,
         )
+    if not optimizer.built:
+        with strategy.scope():
+            optimizer.build(model.trainable_variables)
+    replica_step = make_replica_step(
+        model,
+        optimizer,
+        objective or token_objective(),
+        clip_norm=clip_norm,
+        accumulate=accumulate,
+        jit_compile=jit_compile,
+        average=average,
+    )
+    train = make_train_call(strategy, replica_step, dataset, initial_step, steps_per_call)
     callbacks = keras.callbacks.CallbackList(callbacks, model=model)
     callbacks.set_params({"epochs": 1, "steps": steps, "initial_step": initial_step})
     model.optimizer = optimizer

@@ -65,7 +65,7 @@ def resume(
         for variable in group
     ]
     workers.require_same(
-        "go on with variables of the same shapes",
+        "variables",
         {
             "number of variables": len(variables),
             **{f"variable {index}": form_of(variable) for index, variable in enumerate(variables)},

@@ -78,7 +78,6 @@ class _MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
     def __init__(self):
         super().__init__()
         self._workers = Workers(self)
-        self._made = 0
         self._is_making = False
 
     @contextmanager
@@ -91,12 +90,10 @@ class _MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
             return next_creator(**arguments)
         self._is_making = True
         try:
-            self._made += 1
             if callable(arguments.get("initial_value")):
                 arguments["initial_value"] = arguments["initial_value"]()
             with self._workers.together():
-                values = {"its form": _form(arguments)}
-                self._workers.require_same(f"make the same variable number {self._made}", values)
+                self._workers.require_same("next variable", {"it": _form(arguments)})
             return next_creator(**arguments)
         finally:
             self._is_making = False
@@ -106,7 +103,7 @@ def _form(arguments: dict) -> str:
     value = arguments.get("initial_value")
     shape = arguments.get("shape")
     shape = getattr(value, "shape", None) if shape is None else shape
-    return f"shape {shape}, dtype {arguments.get('dtype')}"
+    return f"of shape {shape} and dtype {arguments.get('dtype')}"
 
 
 def _cluster(config: str | None) -> tuple[dict[str, str], str]:

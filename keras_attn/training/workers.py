@@ -81,7 +81,7 @@ class Workers:
         """Raise the same `UserError` in every process unless all have the same values.
 
         Args:
-            what: they are the values of, a clause, such as `train with the same settings`.
+            what: they are the values of, such as `settings`.
             values: by name; two are the same if their texts are.
         """
         if self.number == 1:
@@ -229,11 +229,11 @@ def _difference(texts: list[str]) -> str:
     """What differs between the first process and the first that is unlike it."""
     other = next(index for index, text in enumerate(texts) if text != texts[0])
     (what, *mine), (what_other, *theirs) = texts[0].split("\n"), texts[other].split("\n")
-    who = f"worker 0 and worker {other}"
     if what != what_other:
         return (
-            f"The workers do not run the same program: where worker 0 would {what}, worker {other} "
-            f"would {what_other}. Start all of them with the same program, settings and data."
+            f"The workers do not run the same program: where worker 0 goes on with its {what}, "
+            f"worker {other} does with its {what_other}. Start all of them with the same program, "
+            "model, settings and data."
         )
     mine, theirs = (dict(line.split("\t", 1) for line in lines) for lines in (mine, theirs))
     missing = "(not there)"
@@ -245,7 +245,7 @@ def _difference(texts: list[str]) -> str:
     ]
     more = len(differing) - _DIFFERENCES_NAMED
     named = "; ".join(differing[:_DIFFERENCES_NAMED]) + (f"; and {more} more" if more > 0 else "")
-    return f"All workers must {what}, but {who} do not: {named}. Start all of them alike."
+    return f"The workers differ in {what}: {named}. Start all of them with the same."
 
 
 def _names(strategy: tf.distribute.Strategy) -> dict[str, str]:
