@@ -119,9 +119,9 @@ class SeekableBatches(tf.data.Dataset):
         if not saved:
             return self
         differing = [
-            f"{name} is {saved.get(name)!r} there and {value!r} here"
+            f"{name} is {saved.get(name)} there and {value} here"
             for name, value in self._source.identity.items()
-            if saved.pop(name, None) != value
+            if saved.get(name) != value
         ]
         if differing:
             raise UserError(
