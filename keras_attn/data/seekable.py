@@ -156,9 +156,8 @@ def seekable_batches(
     Example:
         >>> table = tf.range(10.0)
         >>> def rows(step):  # a new order in every pass of two steps
-        ...     places = tf.range(5 * step, 5 * step + 5)
-        ...     seeds = places[:, None] // 10 * [1, 0, 0] + [0, 7, 0]  # the pass and the seed
-        ...     return tf.random.experimental.index_shuffle(places % 10, seeds, 9)
+        ...     places = 5 * (step % 2) + tf.range(5, dtype=tf.int64)
+        ...     return tf.random.experimental.index_shuffle(places, tf.stack([7, step // 2, 0]), 9)
         >>> batches = seekable_batches(rows, lambda rows, batch: tf.gather(table, rows))
         >>> one_pass = tf.concat(list(batches.take(2)), 0)
         >>> tf.sort(one_pass).numpy().tolist() == table.numpy().tolist()
