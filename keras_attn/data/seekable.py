@@ -157,7 +157,7 @@ def seekable_batches(
         >>> table = tf.range(10.0)
         >>> def rows(step):  # a new order in every pass of two steps
         ...     places = 5 * (step % 2) + tf.range(5, dtype=tf.int64)
-        ...     return tf.random.experimental.index_shuffle(places, tf.stack([7, step // 2, 0]), 9)
+        ...     return tf.random.experimental.index_shuffle(places, tf.stack([7, step // 2]), 9)
         >>> batches = seekable_batches(rows, lambda rows, batch: tf.gather(table, rows))
         >>> one_pass = tf.concat(list(batches.take(2)), 0)
         >>> tf.sort(one_pass).numpy().tolist() == table.numpy().tolist()
