@@ -1,5 +1,6 @@
 """Batches that begin at any step are those of a run from the first, whole and in shares."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +14,7 @@ from keras_attn.data.sequence_pairs import batches_of_pairs
 from keras_attn.data.token_batches import token_batches
 from keras_attn.errors import UserError
 from keras_attn.text import CharacterTokenizer
+from keras_attn.training import Budget, KeepCheckpoints, Pace, RunDirectory, fit, resume
 from keras_attn.training.shares import share
 
 TOKENIZER = CharacterTokenizer("abcdefghijklmnopqrstuvwxyz")
@@ -179,3 +181,35 @@ def test_a_seekable_dataset_is_a_dataset():
     assert batches.element_spec[0].shape.as_list() == [7, 9, 2]
     for one, two in zip(batches.skip(4).take(1), batches.from_step(4).take(1), strict=True):
         _assert_equal(one, two)
+
+
+def test_a_checkpoint_keeps_the_place_of_its_step(path, tmp_path):
+    """Not the place that has been read ahead: the weights are those of a run without a stop."""
+
+    def trained(directory, *ends):
+        for end in ends:
+            inputs = keras.Input((None,), dtype="int32", name="source")
+            keras.utils.set_random_seed(1)
+            embedded = keras.layers.Embedding(40, 1)(inputs)
+            model, optimizer = keras.Model(inputs, embedded), keras.optimizers.SGD(0.1)
+            progress = resume(RunDirectory(directory), model, optimizer)
+            batches = _of_store(path).restore(progress)
+            pace = Pace(Budget(steps=60), lambda used, step: 0.1)
+            keeping = KeepCheckpoints(
+                RunDirectory(directory), pace, lambda: {"score": 0.0}, 1, report=str, data=batches
+            )
+            fit(
+                model, batches, end, optimizer=optimizer, callbacks=[pace, keeping],
+                initial_step=int(progress.get("step", 0)),
+                objective=lambda model, batch: (
+                    tf.reduce_sum(model(batch[0]["source"])), tf.constant(1.0)
+                ),
+            )  # fmt: skip
+        return model.get_weights()[0], progress
+
+    whole, _ = trained(tmp_path / "whole", 60)
+    stopped, progress = trained(tmp_path / "stopped", 37, 60)
+    np.testing.assert_array_equal(stopped, whole)
+    assert progress["step"] == 37
+    assert progress["data/step"] <= 37
+    assert progress["data/random"].shape == (10,)

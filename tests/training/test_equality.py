@@ -11,14 +11,15 @@ MIRRORED = {
     "adding, xla": 1e-5,
     # The variance is a difference of sums over the replicas, not the mean of squared differences.
     "batch normalisation": 1e-4,
+    "normalised, read in shares": 1e-4,
     "rnnsearch, accumulated": 1e-5,
     "transformer, weighted, many steps a call": 1e-5,
     "dense, float16": 1e-3,
     "dense, bfloat16": 5e-2,
 }
 WORKERS = {
-    2: ("rnnsearch, accumulated", "dense, float16"),
-    3: ("adding, xla", "transformer, weighted, many steps a call"),
+    2: ("rnnsearch, accumulated", "dense, float16", "normalised, read in shares"),
+    3: ("adding, xla", "transformer, weighted, many steps a call", "normalised, read in shares"),
 }
 
 
