@@ -94,7 +94,8 @@ def _progress_of_chief(progress: dict, workers: Workers) -> dict:
     file = io.BytesIO()
     np.savez(file, **progress)
     content = np.frombuffer(file.getvalue(), np.uint8).astype(np.int32)
-    size = int(workers.of_chief([np.int32(len(content))])[0])
+    size_of_chief = np.array([len(content) if workers.is_chief else 0])
+    size = int(workers.first_not_zero(size_of_chief)[0])
     content = workers.of_chief([np.resize(content, size)])[0]
     with np.load(io.BytesIO(content.astype(np.uint8).tobytes())) as stored:
         return {name: value if value.ndim else float(value) for name, value in stored.items()}

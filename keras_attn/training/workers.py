@@ -33,6 +33,7 @@ _SECONDS_OF_PATIENCE = 15.0
 _SECONDS_TO_READ = 1.0
 _LONGEST_VALUE = 80  # characters of what differs
 _DIFFERENCES_NAMED = 4
+_LEAST_WIDTH = 4  # of what is gathered, so that nearly all of it has one shape and is traced once
 
 # A worker that compares variables must meet another one that compares settings already, so that
 # there is one function of a strategy, and in it one collective of each kind and shape.
@@ -109,10 +110,11 @@ class Workers:
 
     def _gathered(self, values: np.ndarray) -> np.ndarray:
         """The integers (n,) of every process: (number, n)."""
-        mine = np.zeros((self.number, len(values)), np.int64)
-        mine[self.index] = values
+        width = max(len(values), _LEAST_WIDTH)
+        mine = np.zeros((self.number, width), np.int64)
+        mine[self.index, : len(values)] = values
         replicas = self._strategy.num_replicas_in_sync // self.number  # each adds them once
-        return self._sum([mine], of_all=True)[0] // replicas
+        return self._sum([mine], of_all=True)[0][:, : len(values)] // replicas
 
     def _texts(self, text: str) -> list[str]:
         """The text of every process."""
