@@ -13,6 +13,7 @@ The replay is timed up to `--replayed` batches and reckoned in proportion beyond
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import tensorflow as tf
@@ -25,9 +26,10 @@ from keras_attn.training import RunDirectory
 RECIPES = ("multi30k-transformer", "dates", "adding")
 
 
-def seconds_to(dataset: tf.data.Dataset) -> float:
+def seconds_to(make: Callable[[], tf.data.Dataset]) -> float:
+    """From the opening of the data to the first batch."""
     start = time.perf_counter()
-    next(iter(dataset))
+    next(iter(make()))
     return time.perf_counter() - start
 
 
@@ -41,10 +43,10 @@ def measured(name: str, directory: Path, step: int, replayed: int) -> dict[str, 
     recipe, run = make_recipe(name), RunDirectory(directory / name)
     recipe.prepare(run)
     state = state_at(recipe.batches(run), step)
-    first = seconds_to(recipe.batches(run))
-    seeking = seconds_to(recipe.batches(run).restore(state).from_step(step))
-    without_state = seconds_to(recipe.batches(run).from_step(step))
-    replay = seconds_to(recipe.batches(run).skip(replayed)) - first
+    first = seconds_to(lambda: recipe.batches(run))
+    seeking = seconds_to(lambda: recipe.batches(run).restore(state).from_step(step))
+    without_state = seconds_to(lambda: recipe.batches(run).from_step(step))
+    replay = seconds_to(lambda: recipe.batches(run).skip(replayed)) - first
     return {
         "first batch of a new run, s": round(first, 3),
         "with the state, s": round(seeking, 3),
