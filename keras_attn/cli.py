@@ -19,6 +19,7 @@ import click
 
 from keras_attn.errors import UserError
 from keras_attn.kept_memory import keep_freed_memory
+from keras_attn.paths import RemotePath, path_of
 from keras_attn.version import __version__
 
 
@@ -50,8 +51,18 @@ def main():
     """Recurrence and attention for Keras 3: train, export, serve, ask."""
 
 
+class _Place(click.ParamType):
+    """A path of this machine, or one with a scheme, such as gs://bucket/run."""
+
+    name = "path"
+
+    def convert(self, value, parameter, context) -> Path | RemotePath:
+        return path_of(value)
+
+
+_PLACE = _Place()
 _run_option = click.option(
-    "--run", "run_path", type=click.Path(path_type=Path), required=True, help="The run directory."
+    "--run", "run_path", type=_PLACE, required=True, help="The run directory."
 )
 _recipe_option = click.option("--recipe", help="Insist that the run is of this recipe.")
 
@@ -111,10 +122,10 @@ _PATH = click.Path(path_type=Path)
 
 @main.command()
 @click.argument("recipe_name", metavar="RECIPE")
-@click.option("--source", type=_PATH, help="Text to learn from, a sentence a line.")
-@click.option("--target", type=_PATH, help="Its translation, line by line.")
-@click.option("--validation-source", type=_PATH, help="Text to choose the best model by.")
-@click.option("--validation-target", type=_PATH, help="Its translation.")
+@click.option("--source", type=_PLACE, help="Text to learn from, a sentence a line.")
+@click.option("--target", type=_PLACE, help="Its translation, line by line.")
+@click.option("--validation-source", type=_PLACE, help="Text to choose the best model by.")
+@click.option("--validation-target", type=_PLACE, help="Its translation.")
 @click.option("--model", help="Of the translation recipes: rnnsearch or transformer.")
 @click.option("--vocabulary-size", type=click.IntRange(min=1), help="Subwords to learn.")
 @click.option("--cell", help="Of adding: lstm, lstm-forgetful, peephole, gru or rnn.")
@@ -124,7 +135,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--run",
     "run_path",
-    type=click.Path(path_type=Path),
+    type=_PLACE,
     help="The run directory.  [default: runs/RECIPE]",
 )
 @click.option(

@@ -2,8 +2,10 @@
 
 import tensorflow as tf
 
+from keras_attn.data.seekable import SeekableBatches, seekable_batches
 
-def adding_batches(length: int, batch_size: int, seed: int) -> tf.data.Dataset:
+
+def adding_batches(length: int, batch_size: int, seed: int) -> SeekableBatches:
     """Endless batches of the adding problem, each a function of the seed and its number.
 
     A sequence is a stream of numbers, uniform in [0, 1), beside a marker that is 1 at one moment of
@@ -16,7 +18,7 @@ def adding_batches(length: int, batch_size: int, seed: int) -> tf.data.Dataset:
         seed: of all numbers.
 
     Returns:
-        A dataset of `(sequences (B, T, 2), sums (B, 1))`, float32.
+        A dataset of `(sequences (B, T, 2), sums (B, 1))`, float32, that begins at any step.
 
     Raises:
         ValueError: a length below 2.
@@ -41,4 +43,5 @@ def adding_batches(length: int, batch_size: int, seed: int) -> tf.data.Dataset:
         sums = tf.reduce_sum(values * markers, axis=1, keepdims=True)  # (B, 1)
         return tf.stack([values, markers], axis=-1), sums
 
-    return tf.data.Dataset.range(2**31 - 1).map(batch).prefetch(4)
+    identity = {"length": length, "batch_size": batch_size, "seed": seed}
+    return seekable_batches(batch, identity=identity)

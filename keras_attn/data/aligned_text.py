@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from keras_attn.data.reading import opened
 from keras_attn.errors import UserError
+from keras_attn.paths import RemotePath, path_of
 
 LONGEST_LINE = 1 << 16  # bytes
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -14,6 +16,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def read_lines(path: str | os.PathLike) -> Iterator[str | None]:
     """The lines of a UTF-8 text file, one at a time.
 
+    The file may lie on any file system of `tf.io.gfile`.
     Only `\\n` ends a line: a form feed or a Unicode line separator (U+2028) inside a line does not
     shift the lines that follow. A `\\r` before it and a byte-order mark at the start of the file
     are dropped. A line of more than 65,536 bytes, which is never held as a whole, comes as None.
@@ -64,13 +67,13 @@ def aligned_lines(
 
 def _opened(path: str | os.PathLike) -> BinaryIO:
     """The file, after its byte-order mark; a pipe is refused because it cannot be read twice."""
-    path = Path(path).absolute()
+    path: Path | RemotePath = path_of(path).absolute()
     if not path.exists():
         raise UserError(f"There is no file {path}.")
     if not path.is_file():
         raise UserError(f"{path} is not a plain file; give a text file.")
     try:
-        file = path.open("rb")
+        file = opened(path)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.") from error
     if file.read(len(_BYTE_ORDER_MARK)) != _BYTE_ORDER_MARK:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from keras_attn.data.seekable import SeekableBatches
 from keras_attn.text import END, PADDING
 
 
@@ -21,7 +22,8 @@ def with_fixed_shapes(
         rows_of_length: by length, how many rows a batch of that length has.
 
     Returns:
-        A dataset in which source, target, labels and mask are (rows, length).
+        A dataset in which source, target, labels and mask are (rows, length); it begins at any step
+        if `batches` do.
 
     Raises:
         tf.errors.InvalidArgumentError: when it comes to a batch that no shape holds.
@@ -49,7 +51,8 @@ def with_fixed_shapes(
         }
         return inputs, _padded(labels, shape, PADDING), _padded(mask, shape, False)
 
-    return batches.map(padded)
+    seekable = isinstance(batches, SeekableBatches)
+    return batches.mapped(padded) if seekable else batches.map(padded)
 
 
 def _padded(x, shape, value):

@@ -4,14 +4,15 @@ import os
 from pathlib import Path
 
 from keras_attn.errors import UserError
+from keras_attn.paths import RemotePath, path_of
 
 
-def corpus_directory(name: str, files: list[str], how_to_get: str) -> Path:
+def corpus_directory(name: str, files: list[str], how_to_get: str) -> Path | RemotePath:
     """The directory of a corpus, after a look whether its files are there.
 
-    It lies below the directory that the environment variable KERAS_ATTN_DATA names, or below
-    Keras' cache if there is no such variable: `datasets/keras_attn` in `KERAS_HOME`, else in
-    `~/.keras`.
+    It lies below the directory that the environment variable KERAS_ATTN_DATA names, on any file
+    system of `tf.io.gfile`, or below Keras' cache if there is no such variable:
+    `datasets/keras_attn` in `KERAS_HOME`, else in `~/.keras`.
 
     Args:
         name: of the corpus and its directory.
@@ -31,8 +32,8 @@ def corpus_directory(name: str, files: list[str], how_to_get: str) -> Path:
     return directory
 
 
-def _root() -> Path:
+def _root() -> Path | RemotePath:
     if root := os.environ.get("KERAS_ATTN_DATA"):
-        return Path(root).expanduser()
+        return path_of(os.path.expanduser(root))
     keras_home = os.environ.get("KERAS_HOME") or "~/.keras"
     return Path(keras_home).expanduser() / "datasets" / "keras_attn"

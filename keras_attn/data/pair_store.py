@@ -3,16 +3,19 @@
 import json
 import os
 import struct
+import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.data.reading import opened
 from keras_attn.errors import UserError
 from keras_attn.files import written_whole
+from keras_attn.paths import RemotePath, path_of
 from keras_attn.text import END
 
 # The file: the blocks, the table of the blocks, a description in JSON, the trailer. A block is the
@@ -74,7 +77,7 @@ def write_pair_store(
     None, a line too long to be read. The file is there when it is whole, and not before.
 
     Args:
-        path: of the file.
+        path: of the file, on any file system of `tf.io.gfile`.
         pairs: of texts, such as `aligned_lines(source, target)`.
         source_tokenizer, target_tokenizer: such as `keras_attn.text.SubwordTokenizer`.
         max_tokens: the longest sequence that is kept.
@@ -96,7 +99,7 @@ def write_pair_store(
     largest = max(tokenizer.vocabulary_size for tokenizer in tokenizers)
     dtype = np.dtype("<u2" if largest <= 1 << 16 else "<i4")
     tokenize = [_graph(tokenizer.tokenize) for tokenizer in tokenizers]
-    counts, table, longest = PairCounts(), [], 0
+    counts, table, longest, content = PairCounts(), [], 0, 0
     with written_whole(path) as file:
         for block in _blocks(pairs):
             sides, block_counts = _kept(block, tokenize, max_tokens)
@@ -104,7 +107,7 @@ def write_pair_store(
             if block_counts.kept:
                 table.append((file.tell(), *(len(side.ids) for side in sides), block_counts.kept))
                 longest = max(longest, *(int(side.lengths.max()) for side in sides))
-                _write_block(file, sides, dtype)
+                content = _write_block(file, sides, dtype, content)
             progress(counts)
         if not counts.kept:
             raise UserError(
@@ -112,21 +115,25 @@ def write_pair_store(
                 f"side, {counts.too_long} one of more than {max_tokens} tokens; give text on both "
                 "sides, a sentence a line."
             )
-        _write_end(file, table, {"ids": dtype.str, "longest": longest, "counts": asdict(counts)})
+        description = {"ids": dtype.str, "longest": longest, "counts": asdict(counts)}
+        _write_end(file, table, {**description, "content": content})
     return counts
 
 
 class PairStore:
     """The pairs of token sequences that `write_pair_store` wrote, read block by block.
 
-    Only the table of the blocks is held; a block is mapped into memory while it is copied.
+    Only the table of the blocks is held. A file of this machine is mapped into memory while a block
+    is copied, of another file system the bytes of a block are read in one request.
 
     Args:
-        path: of the file.
+        path: of the file, on any file system of `tf.io.gfile`.
 
     Attributes:
         counts: what became of the corpus' lines, `counts.kept` the number of pairs.
         longest: the tokens of the longest sequence, the end token included.
+        content: a number that two stores share only if they hold the same; 0 in stores that were
+            written before there was one.
 
     Raises:
         UserError: if there is no such file or it is none of this kind.
@@ -139,15 +146,17 @@ class PairStore:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
+        self.path = path_of(path)
+        self._alone = threading.Lock()  # of those who move the place in a remote file
         try:
-            self._file = self.path.open("rb")
+            self._file = opened(self.path, read_ahead=1)
         except OSError as error:
             raise UserError(f"Cannot read {self.path.absolute()}: {error.strerror}.") from error
         self._table, description = self._read_end()
         self._dtype = np.dtype(description["ids"])
         self.longest = description["longest"]
         self.counts = PairCounts(**description["counts"])
+        self.content = description.get("content", 0)
 
     def __len__(self) -> int:
         return self.counts.kept
@@ -161,16 +170,46 @@ class PairStore:
         """How many tokens each block has, both sides together: (blocks,)."""
         return self._table[:, 1] + self._table[:, 2]
 
-    def block(self, number: int) -> tuple[Sequences, Sequences]:
-        """The sources and the targets of a block, ids int32, each ended by the end token."""
-        start, source_tokens, target_tokens, pairs = (int(entry) for entry in self._table[number])
-        lengths = np.memmap(self._file, "<i4", "r", start, (2, pairs))
+    @property
+    def pairs_of_blocks(self) -> np.ndarray:
+        """How many pairs each block has: (blocks,)."""
+        return self._table[:, 3]
+
+    def block(
+        self, number: int, rows: np.ndarray | slice = slice(None)
+    ) -> tuple[Sequences, Sequences]:
+        """The sources and the targets of a block, ids int32, each ended by the end token.
+
+        Args:
+            number: of the block.
+            rows: those wanted; of the others in a mapped file nothing is read but their lengths.
+        """
+        start, source_tokens, target_tokens, _ = map(int, self._table[number])
+        lengths = self.lengths(number)
         tokens = source_tokens + target_tokens
-        ids = np.memmap(self._file, self._dtype, "r", start + lengths.nbytes, (tokens,))
-        return (
-            Sequences(np.array(lengths[0]), ids[:source_tokens].astype(np.int32)),
-            Sequences(np.array(lengths[1]), ids[source_tokens:].astype(np.int32)),
-        )
+        ids = self._array(self._dtype, start + lengths.nbytes, (tokens,))
+        sides = [
+            Sequences(lengths[0], ids[:source_tokens]),
+            Sequences(lengths[1], ids[source_tokens:]),
+        ]
+        if not isinstance(rows, slice):
+            sides = [side.take(rows) for side in sides]
+        source, target = (Sequences(side.lengths, side.ids.astype(np.int32)) for side in sides)
+        return source, target
+
+    def lengths(self, number: int) -> np.ndarray:
+        """Of the sources and of the targets of a block: (2, pairs)."""
+        start, _, _, pairs = map(int, self._table[number])
+        return np.array(self._array("<i4", start, (2, pairs)))
+
+    def _array(self, dtype: str | np.dtype, start: int, shape: tuple[int, ...]) -> np.ndarray:
+        """What begins at that byte of the file."""
+        if not isinstance(self.path, RemotePath):
+            return np.memmap(self._file, dtype, "r", start, shape)
+        with self._alone:
+            self._file.seek(start)
+            content = self._file.read(int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        return np.frombuffer(content, dtype).reshape(shape)
 
     def _read_end(self) -> tuple[np.ndarray, dict]:
         size = self._file.seek(0, os.SEEK_END)
@@ -218,12 +257,15 @@ def _kept(
     return [side.take(kept) for side in sides], counts
 
 
-def _write_block(file: BinaryIO, sides: list[Sequences], dtype: np.dtype) -> None:
-    for side in sides:
-        file.write(side.lengths.astype("<i4").tobytes())
-    for side in sides:
-        file.write(side.ids.astype(dtype).tobytes())
+def _write_block(file: BinaryIO, sides: list[Sequences], dtype: np.dtype, content: int) -> int:
+    """Returns the checksum of the blocks before, which is `content`, and of this one."""
+    lengths = [side.lengths.astype("<i4").tobytes() for side in sides]
+    ids = [side.ids.astype(dtype).tobytes() for side in sides]
+    for part in (*lengths, *ids):
+        file.write(part)
+        content = zlib.crc32(part, content)
     file.write(bytes(-file.tell() % _ALIGNMENT))
+    return content
 
 
 def _write_end(file: BinaryIO, table: list[tuple], description: dict) -> None:

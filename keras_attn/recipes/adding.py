@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_attn.analysis import plot_cell_states, states_over_time
 from keras_attn.data.adding import adding_batches
+from keras_attn.data.seekable import SeekableBatches
 from keras_attn.errors import UserError
 from keras_attn.layers import GRU, LSTM, PeepholeLSTM
 from keras_attn.training import (
@@ -68,10 +69,10 @@ class Adding:
         total = keras.layers.Dense(1, name="sum")(layer(sequences))
         return keras.Model(sequences, total)
 
-    def batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def batches(self, run: RunDirectory) -> SeekableBatches:
         return adding_batches(self.settings["length"], BATCH, self.settings["seed"])
 
-    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         return self.batches(run)
 
     def optimizer(self) -> keras.optimizers.Optimizer:

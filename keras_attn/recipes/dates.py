@@ -10,6 +10,7 @@ from keras_attn.analysis import plot_alignments
 from keras_attn.counted import counted
 from keras_attn.data.dates import TARGET_CHARACTERS, source_characters, write_dates
 from keras_attn.data.fixed_shapes import with_fixed_shapes
+from keras_attn.data.seekable import SeekableBatches
 from keras_attn.data.sequence_pairs import batches_of_pairs
 from keras_attn.models import RNNSearch
 from keras_attn.serving.text_model import TextModel
@@ -66,7 +67,7 @@ class Dates:
             readout_units=units,
         )
 
-    def batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def batches(self, run: RunDirectory) -> SeekableBatches:
         source, target = self._tokenizers(run)
         pairs = write_dates(self.settings["training_dates"], self.settings["seed"], "train")
         texts, dates = zip(*pairs, strict=True)
@@ -77,7 +78,7 @@ class Dates:
             seed=self.settings["seed"],
         )
 
-    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         lengths = (16, 24, 40, self.max_source_length + 1)
         return with_fixed_shapes(self.batches(run), dict.fromkeys(lengths, BATCH))
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import keras
-import tensorflow as tf
 
+from keras_attn.data.seekable import SeekableBatches
 from keras_attn.serving.text_model import TextModel
 from keras_attn.training import NO_LIMITS, Budget, RunDirectory, ValidationLimits
 
@@ -39,10 +39,10 @@ class Recipe(Protocol):
     def build(self, run: RunDirectory) -> keras.Model:
         """The model, untrained."""
 
-    def batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def batches(self, run: RunDirectory) -> SeekableBatches:
         """Endless training batches, their order a function of the settings."""
 
-    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         """Endless training batches in a few shapes, for a TPU."""
 
     def optimizer(self) -> keras.optimizers.Optimizer:

@@ -6,9 +6,11 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.paths import path_of
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.recipe import Recipe
 from keras_attn.serving.text_model import TextModel
@@ -82,6 +84,7 @@ def train(
 
 
 def _train(recipe, run, budget, strategy, workers, options) -> int | None:
+    workers.require_same("recipe and settings", _shared_settings(recipe))
     own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
     _prepare(recipe, own)
     with strategy.scope():
@@ -92,17 +95,21 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     is_stale = options.patience is not None and progress.get("stale", 0) >= options.patience
     if is_stale or budget.used(step, seconds) >= 1.0:
         return None
+    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    batches = recipe.fixed_batches(own) if is_tpu else recipe.batches(own)
+    batches.restore(progress)
     stopwatch = Stopwatch()
     clock = functools.partial(workers.clock, stopwatch) if budget.minutes else stopwatch
     pace = Pace(budget, recipe.learning_rate, seconds, clock)
     interruption = StopOnSignal()
     callbacks = [interruption, pace]
     if workers.is_chief:
-        callbacks += _shown_and_kept(recipe, run, model, pace, stopwatch, progress, options)
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        callbacks += _shown_and_kept(
+            recipe, run, model, pace, stopwatch, progress, options, batches
+        )
     fit(
         model,
-        recipe.fixed_batches(own) if is_tpu else recipe.batches(own),
+        batches,
         budget.steps,
         optimizer=optimizer,
         objective=recipe.objective(),
@@ -118,7 +125,16 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
     return None
 
 
-def _shown_and_kept(recipe, run, model, pace, stopwatch, progress, options) -> list:
+def _shared_settings(recipe: Recipe) -> dict:
+    """Of what makes a run, that in which no worker may differ: of paths, the last name."""
+    files = ("source", "target", "validation_source", "validation_target")
+    named = {k: path_of(v).name if k in files else v for k, v in recipe.settings.items()}
+    return {"recipe": recipe.name, **named}
+
+
+def _shown_and_kept(
+    recipe, run, model, pace, stopwatch, progress, options, batches
+) -> list[keras.callbacks.Callback]:
     """The callbacks of the worker that shows, validates and keeps."""
     at_end = 2 if recipe.averaged else 1
     schedule = ValidationSchedule(pace.budget, recipe.validations, at_end, progress)
@@ -149,6 +165,7 @@ def _shown_and_kept(recipe, run, model, pace, stopwatch, progress, options) -> l
         patience=options.patience,
         report=bar.show,
         every_steps=options.every_steps,
+        data=batches,
     )
     averaging = [KeepSnapshots(run, pace, recipe.averaged)] if recipe.averaged else []
     return [bar, KeepHistory(run), *curves, *averaging, keeping]

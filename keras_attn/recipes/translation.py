@@ -4,7 +4,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Protocol
 
 import keras
@@ -15,8 +14,10 @@ from keras_attn.counted import counted
 from keras_attn.data.aligned_text import aligned_lines
 from keras_attn.data.fixed_shapes import with_fixed_shapes
 from keras_attn.data.pair_store import PairStore, write_pair_store
+from keras_attn.data.seekable import SeekableBatches
 from keras_attn.data.token_batches import token_batches
 from keras_attn.errors import UserError
+from keras_attn.recipes.file_corpus import Place
 from keras_attn.recipes.translation_models import SCHEDULES, Architecture
 from keras_attn.recipes.translation_quality import translation_quality
 from keras_attn.recipes.translation_subwords import Subwords
@@ -38,11 +39,11 @@ FIXED_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96)
 class Corpus(Protocol):
     """Where a translation recipe finds its text: pairs of a source and a target file."""
 
-    def training(self) -> tuple[Path, Path]: ...
+    def training(self) -> tuple[Place, Place]: ...
 
-    def validation(self) -> tuple[Path, Path]: ...
+    def validation(self) -> tuple[Place, Place]: ...
 
-    def tests(self) -> dict[str, tuple[Path, Path]]: ...
+    def tests(self) -> dict[str, tuple[Place, Place]]: ...
 
 
 class Translation:
@@ -114,11 +115,11 @@ class Translation:
         keras.utils.set_random_seed(self._options["seed"])
         return self._build(self._subwords.tokenizer(run).vocabulary_size, self._options)
 
-    def batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def batches(self, run: RunDirectory) -> SeekableBatches:
         store = PairStore(run.path / PAIRS_FILE)
         return token_batches(store, self._options["batch_tokens"], self._options["seed"])
 
-    def fixed_batches(self, run: RunDirectory) -> tf.data.Dataset:
+    def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         store, tokens = PairStore(run.path / PAIRS_FILE), self._options["batch_tokens"]
         lengths = [length for length in FIXED_LENGTHS if length < store.longest] + [store.longest]
         batches = token_batches(store, tokens, self._options["seed"], lengths)
@@ -182,7 +183,7 @@ class Translation:
         )
 
 
-def _texts(files: tuple[Path, Path], count: int | None) -> tuple[list[str], list[str]]:
+def _texts(files: tuple[Place, Place], count: int | None) -> tuple[list[str], list[str]]:
     """The first sources and targets of two files; a line too long to be read is empty.
 
     Raises:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import keras
 import tensorflow as tf
 
+from keras_attn.training.agreement import Agreement
 from keras_attn.training.building import build_from_batches
 from keras_attn.training.callbacks_of_run import CallbacksOfRun
 from keras_attn.training.dropout_seeds import seeds_of_replicas
@@ -61,8 +62,9 @@ def fit(
         model: any Keras model, made in the scope of the strategy. Layers without weights are built
             from the shapes of the batches.
         dataset: endless batches; those of the first `initial_step` steps are skipped, so that a
-            run which continues sees the batches it would have seen. Every worker is given the same
-            batches and takes its own rows.
+            run which continues sees the batches it would have seen. `data.seekable.SeekableBatches`
+            begin at that step at once, and every worker reads its own rows of them; of another
+            dataset every worker is given the same batches, reads them whole and takes its own rows.
         steps: the step at which training ends; None if a callback ends it.
         optimizer: a Keras optimiser, made in the scope of the strategy. For float16 layers a
             `keras.optimizers.LossScaleOptimizer`.
@@ -99,7 +101,8 @@ def fit(
             what the objective returns makes no sense; the sentence says why and what to do.
         UserError: if a step was not applied; the sentence names the step and what was not finite,
             or the label and the size of the vocabulary. If the data end or cannot be read. If
-            another worker does not answer any more.
+            another worker does not answer any more, or has other batches, settings or weights; the
+            sentence says what differs.
 
     Example:
         >>> fit(model, batches, steps=1000, optimizer=keras.optimizers.Adam(1e-3), clip_norm=1.0)
@@ -119,6 +122,25 @@ def fit(
     build_from_batches(model, objective, dataset, strategy)
     require_supported(model, optimizer, strategy, accumulate, jit_compile)
     workers = Workers(strategy)
+    callbacks = list(callbacks)
+    agreement = Agreement(workers, model, callbacks)
+    with workers.together():
+        agreement.require_same_training(
+            dataset,
+            optimizer,
+            objective,
+            steps=steps,
+            initial_step=initial_step,
+            clip_norm=clip_norm,
+            accumulate=accumulate,
+            steps_per_call=steps_per_call,
+            jit_compile=jit_compile,
+            average=average is not None,
+            steps_per_epoch=steps_per_epoch,
+            validation_data=validation_data is not None,
+            skip_not_finite=skip_not_finite,
+            added_losses=added_losses,
+        )
     if not optimizer.built:
         with strategy.scope():
             optimizer.build(model.trainable_variables)
@@ -141,7 +163,7 @@ def fit(
     model.stop_training = False
     params = _params(steps, initial_step, steps_per_epoch)
     told = CallbacksOfRun(callbacks, model, params, steps_per_epoch, validate)
-    loop = Loop(model, train, told, params, workers, skip_not_finite)
+    loop = Loop(model, train, told, params, workers, agreement.stops, skip_not_finite)
     told.begin()
     error = None
     try:
@@ -152,6 +174,7 @@ def fit(
             losses_of_threads(model),
         ):
             loop.run(steps, steps_per_call)
+            agreement.require_same_weights()
     except BaseException as raised:
         error = raised
     told.end(error)

@@ -38,6 +38,10 @@ class KeepCheckpoints(keras.callbacks.Callback):
             must hold what they found at its step, but not what they do to the weights at the end.
         warm_up: called before the first validation of a session, for what is compiled then; its
             time does not count as that of a validation.
+        data: the batches, if they are `data.seekable.SeekableBatches`: their place is saved too.
+
+    Attributes:
+        saved_step: of the last checkpoint.
     """
 
     def __init__(
@@ -55,8 +59,10 @@ class KeepCheckpoints(keras.callbacks.Callback):
         average: WeightAverage | None = None,
         epochs: Epochs | None = None,
         warm_up: Callable[[], object] = lambda: None,
+        data=None,
     ):
         super().__init__()
+        self.saved_step = 0
         self._run = run
         self._pace = pace
         self._validate = validate
@@ -75,6 +81,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._average = average
         self._epochs = keras.callbacks.CallbackList([epochs] if epochs else [])
         self._state = lambda: epochs.state if epochs else {}
+        self._data_state = data.state if data is not None else lambda step: {}
 
     def set_model(self, model):
         super().set_model(model)
@@ -87,7 +94,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self._epochs.on_train_begin()
         self._saved = time.monotonic()
-        self._saved_step = self._pace.step
+        self.saved_step = self._pace.step
         self._schedule.begin(self._pace.used)
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -101,14 +108,14 @@ class KeepCheckpoints(keras.callbacks.Callback):
             self._save_last()
 
     def on_train_end(self, logs=None):
-        if self._pace.step > self._saved_step:
+        if self._pace.step > self.saved_step:
             self._save_last()
         self._epochs.on_train_end()
 
     def _is_time_to_save(self) -> bool:
         return (
             time.monotonic() - self._saved > self._every_seconds
-            or self._pace.step - self._saved_step >= self._every_steps
+            or self._pace.step - self.saved_step >= self._every_steps
         )
 
     def _validate_and_keep(self):
@@ -141,7 +148,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
     def _save_last(self):
         self._save(self._run.last_checkpoint, self._run.previous_checkpoint)
         self._saved = time.monotonic()
-        self._saved_step = self._pace.step
+        self.saved_step = self._pace.step
 
     def _save(self, path, previous=None):
         progress = {
@@ -151,6 +158,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
             "stale": self._stale,
             **self._schedule.state,
             **self._state(),
+            **self._data_state(self._pace.step),
         }
         self._run.flush()
         save_checkpoint(path, self.model, self.model.optimizer, progress, self._average, previous)

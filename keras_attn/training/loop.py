@@ -32,6 +32,7 @@ class Loop:
         told: the callbacks.
         params: theirs, whose `step` is kept up to date here.
         workers: that train together.
+        stops: tells before every step whether a callback of one of them stops the training.
         skips: whether steps that are not finite are skipped.
 
     Attributes:
@@ -45,6 +46,7 @@ class Loop:
         told: CallbacksOfRun,
         params: dict,
         workers: Workers,
+        stops: Callable[[], bool],
         skips: bool,
     ):
         self._model = model
@@ -52,6 +54,7 @@ class Loop:
         self._told = told
         self._params = params
         self._workers = workers
+        self._stops = stops
         self._warns_of_skipped = skips  # with a scaled loss it happens as a matter of course
         self._counts_skipped = skips or hasattr(model.optimizer, "inner_optimizer")
         self._skipped = 0
@@ -61,9 +64,9 @@ class Loop:
         """Train up to a step, or until a callback of one of the workers stops the training.
 
         Raises:
-            UserError: if a step is not applied, or there is no batch for it.
+            UserError: if a step is not applied, there is no batch for it, or workers differ.
         """
-        while self._is_before(steps) and not self._workers.any(self._model.stop_training):
+        while self._is_before(steps) and not self._stops():
             number = steps_per_call if steps is None else min(steps_per_call, steps - self.step)
             number = self._told.steps_left(self.step, number)
             self._told.begin_step(self.step)
@@ -94,9 +97,9 @@ class Loop:
                 return Done(*map(np.asarray, self._train(number)))
         except UnreadBatchError as error:
             raise UserError(why_not_read(self.step, number, error.__cause__)) from error.__cause__
-        except (tf.errors.OpError, KeyboardInterrupt) as error:
+        except BaseException as error:
             self._params["step"] = None
-            if "IteratorGetNext" in str(error):
+            if isinstance(error, tf.errors.OpError) and "IteratorGetNext" in str(error):
                 raise UserError(why_not_read(self.step, number, error)) from error
             raise
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from keras_attn.training.agreement import form_of
 from keras_attn.training.checkpoint import (
     BrokenCheckpointError,
     load_checkpoint,
@@ -44,7 +45,7 @@ def resume(
 
     Raises:
         UserError: if there are checkpoints and none of them is whole, or they are of another model
-            or optimiser.
+            or optimiser; if the workers' variables differ.
         ValueError: if the model has not been built.
 
     Example:
@@ -63,6 +64,13 @@ def resume(
         for group in variable_groups(model, optimizer, average).values()
         for variable in group
     ]
+    workers.require_same(
+        "variables",
+        {
+            "number of variables": len(variables),
+            **{f"variable {index}": form_of(variable) for index, variable in enumerate(variables)},
+        },
+    )
     values = workers.of_chief([variable.numpy() for variable in variables])
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
@@ -86,7 +94,8 @@ def _progress_of_chief(progress: dict, workers: Workers) -> dict:
     file = io.BytesIO()
     np.savez(file, **progress)
     content = np.frombuffer(file.getvalue(), np.uint8).astype(np.int32)
-    size = int(workers.of_chief([np.int32(len(content))])[0])
+    size_of_chief = np.array([len(content) if workers.is_chief else 0])
+    size = int(workers.first_not_zero(size_of_chief)[0])
     content = workers.of_chief([np.resize(content, size)])[0]
     with np.load(io.BytesIO(content.astype(np.uint8).tobytes())) as stored:
         return {name: value if value.ndim else float(value) for name, value in stored.items()}

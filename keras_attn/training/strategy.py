@@ -2,11 +2,15 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.training.meeting import meet
+from keras_attn.training.workers import Workers, names_of_cluster
 
 STRATEGIES = ("none", "mirrored", "multi_worker", "tpu")
 
@@ -19,8 +23,9 @@ def make_strategy(
     - `"none"`: one device.
     - `"mirrored"`: all GPUs of this machine, or `devices`, each with a copy of the model.
     - `"multi_worker"`: the processes that the environment variable TF_CONFIG names, each with the
-      GPUs of its machine. It waits for all of them, and TensorFlow demands that it comes before
-      anything else that it is asked to compute.
+      GPUs of its machine. It waits for all of them, 30 seconds or as many as the environment
+      variable KERAS_ATTN_WORKER_SECONDS says, and TensorFlow demands that it comes before anything
+      else that it is asked to compute.
     - `"tpu"`: the TPU of this machine, or the one that the environment variable TPU_NAME names.
 
     Args:
@@ -29,7 +34,8 @@ def make_strategy(
 
     Raises:
         ValueError: if there is no strategy of that name, or it takes no devices.
-        UserError: if TF_CONFIG is missing or names no place in a cluster; if there is no TPU.
+        UserError: if TF_CONFIG is missing or names no place in a cluster; if another worker does
+            not come, was given another cluster, or this one was started twice; if there is no TPU.
 
     Example:
         >>> strategy = make_strategy("mirrored")
@@ -49,8 +55,8 @@ def make_strategy(
     if name == "mirrored":
         return _mirrored(devices)
     if name == "multi_worker":
-        _require_cluster(os.environ.get("TF_CONFIG"))
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        meet(*_cluster(os.environ.get("TF_CONFIG")))
+        return _MultiWorkerStrategy()
     return _tpu() if name == "tpu" else tf.distribute.get_strategy()
 
 
@@ -62,19 +68,67 @@ def _mirrored(devices: Sequence[str] | None) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 
 
-def _require_cluster(config: str | None) -> None:
-    """Raise `UserError` unless TF_CONFIG names workers and one of them as this process."""
+class _MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
+    """One whose workers compare every variable before they make it.
+
+    TensorFlow sends the chief's initial value to the others, and ends with a lost worker if that
+    has another shape.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._workers = Workers(self)
+        self._is_making = False
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        with super().scope(), tf.variable_creator_scope(self._make):
+            yield
+
+    def _make(self, next_creator, **arguments):
+        if self._is_making or tf.inside_function():  # of a scope within a scope, of a graph
+            return next_creator(**arguments)
+        self._is_making = True
+        try:
+            if callable(arguments.get("initial_value")):
+                arguments["initial_value"] = arguments["initial_value"]()
+            with self._workers.together():
+                self._workers.require_same("next variable", {"it": _form(arguments)})
+            return next_creator(**arguments)
+        finally:
+            self._is_making = False
+
+
+def _form(arguments: dict) -> str:
+    value = arguments.get("initial_value")
+    shape = arguments.get("shape")
+    shape = getattr(value, "shape", None) if shape is None else shape
+    return f"of shape {shape} and dtype {arguments.get('dtype')}"
+
+
+def _cluster(config: str | None) -> tuple[dict[str, str], str]:
+    """The workers that TF_CONFIG names, with their addresses, and the name of this one."""
     try:
         content = json.loads(config or "{}")
-        task = content["task"]
-        content["cluster"][task["type"]][int(task["index"])].rsplit(":", 1)[1]
+        names = names_of_cluster(content["cluster"])
+        name = f"{content['task']['type']} {int(content['task']['index'])}"
+        ports = [int(address.rsplit(":", 1)[1]) for address in names.values()]
+        if name not in names or not all(0 < port < 1 << 16 for port in ports):
+            raise KeyError(name)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise UserError(
             "The strategy multi_worker reads its place from the environment variable TF_CONFIG, "
             'such as {"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
-            '"task": {"type": "worker", "index": 0}}; '
+            '"task": {"type": "worker", "index": 0}}, with an index below the number of workers; '
             f"it is {'not set' if config is None else config}."
         ) from error
+    address, times = Counter(names.values()).most_common(1)[0]
+    if times > 1:
+        raise UserError(
+            f"TF_CONFIG names {address} {times} times; give each worker an address of its own. "
+            f"Received: {config}"
+        )
+    return names, name
 
 
 def _tpu() -> tf.distribute.Strategy:

@@ -6,7 +6,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -27,13 +29,22 @@ _SECONDS_TO_ANSWER = 2.0
 _SECONDS_OF_GRACE = 12.0
 # TensorFlow tells of a dead worker within these, or may never do so.
 _SECONDS_OF_PATIENCE = 15.0
+# Until all know why they end, none should.
+_SECONDS_TO_READ = 1.0
+_LONGEST_VALUE = 80  # characters of what differs
+_DIFFERENCES_NAMED = 4
+_LEAST_WIDTH = 4  # of what is gathered, so that nearly all of it has one shape and is traced once
+
+# A worker that compares variables must meet another one that compares settings already, so that
+# there is one function of a strategy, and in it one collective of each kind and shape.
+_sums: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class Workers:
     """The processes of a strategy; without `multi_worker` there is one, the chief.
 
-    All of them must call `any`, `of_chief` and `first_not_zero` in the same order, for each waits
-    for the others.
+    All of them must call `any`, `of_chief`, `first_not_zero` and `require_same` in the same order,
+    for each waits for the others.
 
     Args:
         strategy: of `make_strategy`.
@@ -61,6 +72,29 @@ class Workers:
             return flag
         return self._sum([np.int32(flag)], of_all=True)[0] > 0
 
+    def which(self, flags: list[bool]) -> list[bool]:
+        """Of each flag, whether it is True in one of the processes."""
+        if self.number == 1:
+            return flags
+        return [bool(found) for found in self._gathered(np.array(flags, np.int64)).any(axis=0)]
+
+    def require_same(self, what: str, values: Mapping[str, object]) -> None:
+        """Raise the same `UserError` in every process unless all have the same values.
+
+        Args:
+            what: they are the values of, such as `settings`.
+            values: by name; two are the same if their texts are.
+        """
+        if self.number == 1:
+            return
+        text = "\n".join([what, *(f"{name}\t{_short(values[name])}" for name in sorted(values))])
+        digests = self._gathered(np.array([zlib.crc32(text.encode())]))[:, 0]
+        if len(set(digests)) == 1:
+            return
+        texts = self._texts(text)
+        time.sleep(_SECONDS_TO_READ)
+        raise UserError(_difference(texts))
+
     def of_chief(self, values: list[np.ndarray]) -> list[np.ndarray]:
         """The values of the chief, in every process."""
         if self.number == 1:
@@ -71,15 +105,29 @@ class Workers:
         """The values (n,) of the first process that has others than 0, in every process."""
         if self.number == 1:
             return values
-        mine = np.zeros((self.number, len(values)), np.int64)
-        mine[self.index] = values
-        replicas = self._strategy.num_replicas_in_sync // self.number  # each adds them once
-        of_all = self._sum([mine], of_all=True)[0] // replicas
+        of_all = self._gathered(values)
         return of_all[np.argmax(of_all.any(axis=1))]
 
     def clock(self, own: Callable[[], float] = time.monotonic) -> float:
         """The chief's clock in seconds, in every process; `own` is that of this process."""
         return float(self.of_chief([np.float64(own())])[0])
+
+    def _gathered(self, values: np.ndarray) -> np.ndarray:
+        """The integers (n,) of every process: (number, n)."""
+        width = max(len(values), _LEAST_WIDTH)
+        mine = np.zeros((self.number, width), np.int64)
+        mine[self.index, : len(values)] = values
+        replicas = self._strategy.num_replicas_in_sync // self.number  # each adds them once
+        return self._sum([mine], of_all=True)[0][:, : len(values)] // replicas
+
+    def _texts(self, text: str) -> list[str]:
+        """The text of every process."""
+        content = np.frombuffer(text.encode(), np.uint8)
+        sizes = self._gathered(np.array([len(content)]))[:, 0]
+        of_all = self._gathered(np.pad(content, (0, max(sizes) - len(content))))
+        return [
+            bytes(row[:size].tolist()).decode() for row, size in zip(of_all, sizes, strict=True)
+        ]
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -149,26 +197,68 @@ class Workers:
     def _sum(self, values: list[np.ndarray], of_all: bool) -> list[np.ndarray]:
         """The sums over the replicas of all processes, or the values of the first one."""
         with self.waiting():
-            sums = self._summed(list(map(tf.constant, values)), of_all)
-            return [value.numpy() for value in sums]
+            function = _sums.get(self._strategy) or _sums.setdefault(
+                self._strategy, _sum_function(self._strategy)
+            )
+            return [value.numpy() for value in function(list(map(tf.constant, values)), of_all)]
+
+
+def _sum_function(strategy: tf.distribute.Strategy):
+    """`summed(values, of_all)`, see `Workers._sum`."""
 
     @tf.function
-    def _summed(self, values, of_all):
-        def summed(values):
+    def summed(values, of_all):
+        def of_replica(values):
             replica = tf.distribute.get_replica_context()
             counts = of_all or tf.equal(replica.replica_id_in_sync_group, 0)
             kept = [tf.where(counts, value, tf.zeros_like(value)) for value in values]
             return sum_over_replicas(kept)
 
-        sums = self._strategy.run(summed, args=(values,))
-        return [self._strategy.experimental_local_results(value)[0] for value in sums]
+        sums = strategy.run(of_replica, args=(values,))
+        return [strategy.experimental_local_results(value)[0] for value in sums]
+
+    return summed
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return f"{text[:_LONGEST_VALUE]}... ({zlib.crc32(text.encode()):08x})"
+
+
+def _difference(texts: list[str]) -> str:
+    """What differs between the first process and the first that is unlike it."""
+    other = next(index for index, text in enumerate(texts) if text != texts[0])
+    (what, *mine), (what_other, *theirs) = texts[0].split("\n"), texts[other].split("\n")
+    if what != what_other:
+        return (
+            f"The workers do not run the same program: where worker 0 goes on with its {what}, "
+            f"worker {other} does with its {what_other}. Start all of them with the same program, "
+            "model, settings and data."
+        )
+    mine, theirs = (dict(line.split("\t", 1) for line in lines) for lines in (mine, theirs))
+    missing = "(not there)"
+    differing = [
+        f"{name} is {mine.get(name, missing)} in worker 0 and {theirs.get(name, missing)} in "
+        f"worker {other}"
+        for name in sorted({*mine, *theirs})
+        if mine.get(name) != theirs.get(name)
+    ]
+    more = len(differing) - _DIFFERENCES_NAMED
+    named = "; ".join(differing[:_DIFFERENCES_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    return f"The workers differ in {what}: {named}. Start all of them with the same."
 
 
 def _names(strategy: tf.distribute.Strategy) -> dict[str, str]:
     """The workers by name with their addresses, the chief first."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return {"worker 0": ""}
-    cluster = strategy.cluster_resolver.cluster_spec().as_dict()
+    return names_of_cluster(strategy.cluster_resolver.cluster_spec().as_dict())
+
+
+def names_of_cluster(cluster: Mapping[str, list[str]]) -> dict[str, str]:
+    """The workers of a cluster by name with their addresses, the chief first."""
     return {
         f"{job} {index}": address
         for job in ("chief", "worker")

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers as keras_layers
 
+from keras_attn.data.seekable import seekable_batches
 from keras_attn.layers import LSTM, LengthMask, TransformerDecoderBlock, TransformerEncoderBlock
 from keras_attn.models import RNNSearch
 from keras_attn.training import WeightAverage, fit
@@ -46,6 +47,22 @@ def adding_batches(**arguments):
     inputs = random.normal(size=(ROWS, 6, 2)).astype("float32")
     inputs[..., 1] = random.integers(0, 2, (ROWS, 6))
     return shuffled(inputs, (inputs[..., 0] * inputs[..., 1]).sum(1, keepdims=True), **arguments)
+
+
+def batches_read_in_shares():
+    """Rows of a table, in turns 7, 4 and 1 of them: of three workers some have none."""
+    random = np.random.default_rng(0)
+    table = tf.constant(random.normal(size=(ROWS, 6, 2)), tf.float32)
+
+    def rows(step):
+        number = tf.gather([7, 4, 1], step % 3)
+        return (tf.range(number) + tf.cast(4 * step, tf.int32)) % ROWS
+
+    def read(rows, batch):
+        inputs = tf.gather(table, rows)
+        return inputs, tf.reduce_sum(inputs[..., 0], 1, keepdims=True)
+
+    return seekable_batches(rows, read)
 
 
 def squared_error(model, batch):
@@ -157,6 +174,9 @@ CASES = {
         **SGD,
     ),
     "adding, xla": Case(adding, adding_batches, {"objective": squared_error, "jit_compile": True}),
+    "normalised, read in shares": Case(
+        normalised, batches_read_in_shares, {"objective": squared_error, **CLIPPED}, **SGD
+    ),
     "batch normalisation": Case(normalised, adding_batches, {"objective": squared_error}, **SGD),
     "rnnsearch, accumulated": Case(
         rnn_search, pair_batches, {**CLIPPED, "accumulate": 3}, average=0.9

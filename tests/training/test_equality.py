@@ -11,6 +11,7 @@ MIRRORED = {
     "adding, xla": 1e-5,
     # The variance is a difference of sums over the replicas, not the mean of squared differences.
     "batch normalisation": 1e-4,
+    "normalised, read in shares": 1e-4,
     "rnnsearch, accumulated": 1e-5,
     "transformer, weighted, many steps a call": 1e-5,
     "dense, float16": 1e-3,
@@ -24,8 +25,9 @@ WORKERS = {
         "rnnsearch, accumulated",
         "dense, float16",
         "penalised tokens, weighted, some all padding",
+        "normalised, read in shares",
     ),
-    3: ("adding, xla", "transformer, weighted, many steps a call"),
+    3: ("adding, xla", "transformer, weighted, many steps a call", "normalised, read in shares"),
 }
 
 
