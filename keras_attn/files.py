@@ -45,7 +45,7 @@ def _written_here(path: Path, previous: Path | None) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(handle, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
