@@ -7,15 +7,23 @@ from contextlib import nullcontext
 
 import keras
 
+from keras_attn.training.array_file import write_arrays
 from keras_attn.training.budget import Pace
-from keras_attn.training.checkpoint import save_checkpoint
+from keras_attn.training.checkpoint import checkpoint_arrays
+from keras_attn.training.dropout_seeds import seed_states
 from keras_attn.training.epochs import Epochs
 from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.weight_average import WeightAverage
 
+_SECONDS_WORTH_TELLING = 2.0
+
 
 class KeepCheckpoints(keras.callbacks.Callback):
     """Keeps the last two checkpoints and the best one of a run.
+
+    Training waits only while the values are copied; the run's `writer` writes them beside it. What
+    it could not write is raised at the next step, or at the end, which waits for the last write.
+    An exception that ends the training in the middle of a step leaves the checkpoint before.
 
     Of several workers the chief alone has this callback; it is the last in the list.
 
@@ -34,6 +42,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
             checkpoint have its weights, the last checkpoint keeps it beside the model's own.
         epochs: if there are any; they are told of everything by this callback, because a checkpoint
             must hold what they found at its step, but not what they do to the weights at the end.
+        validation_is_due: whether the session before ended in a validation; it begins with it then.
+            It is `progress["validation_is_due"]` of `resume`.
     """
 
     def __init__(
@@ -50,6 +60,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         every_steps: int | None = None,
         average: WeightAverage | None = None,
         epochs: Epochs | None = None,
+        validation_is_due: bool = False,
     ):
         super().__init__()
         self._run = run
@@ -63,11 +74,14 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._every_seconds = every_seconds
         self._every_steps = every_steps or math.inf
         self._average = average
+        self._validation_is_due = bool(validation_is_due)
         self._epochs = keras.callbacks.CallbackList([epochs] if epochs else [])
+        self._has_epochs = epochs is not None
         self._state = lambda: epochs.state if epochs else {}
 
     def set_model(self, model):
         super().set_model(model)
+        self._seeds = seed_states(model)[:1]
         self._epochs.set_model(model)
 
     def set_params(self, params):
@@ -78,23 +92,61 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._epochs.on_train_begin()
         self._saved = time.monotonic()
         self._saved_step = self._pace.step
+        self._told = 0.0
+        self._mark = self._state_mark()
         self._due = self._next_due()
+        if self._validation_is_due:
+            self._validate_and_keep()
+        if self._pace.used >= 1.0:
+            self.model.stop_training = True
 
     def on_train_batch_begin(self, batch, logs=None):
         self._epochs.on_train_batch_begin(batch)
 
     def on_train_batch_end(self, batch, logs=None):
+        self._mark = self._state_mark()
         self._epochs.on_train_batch_end(batch, logs)
+        self._run.writer.check()
+        self._tell_long_saves()
         if self._pace.used >= self._due:
+            self._validation_is_due = True
             self._due = self._next_due()
             self._validate_and_keep()
         elif self._is_time_to_save():
             self._save_last()
 
     def on_train_end(self, logs=None):
-        if self._pace.step > self._saved_step:
-            self._save_last()
-        self._epochs.on_train_end()
+        try:
+            if self._pace.step > self._saved_step and self._can_save():
+                self._save_last()
+            self._run.writer.wait()
+            self._tell_long_saves()
+        finally:
+            self._epochs.on_train_end()
+
+    def _can_save(self) -> bool:
+        """Whether the variables are those of the last step, and the disk took the last write."""
+        (step, iterations, _), now = self._mark, self._state_mark()
+        # A callback before this one may have failed when a step was done.
+        steps_were_done = now[0] - step == now[1] - iterations > 0 and not self._has_epochs
+        return not self._run.writer.failed and (now == self._mark or steps_were_done)
+
+    def _state_mark(self) -> tuple:
+        """Numbers that a step changes: with others the training was stopped in the middle of one.
+
+        Dropout draws at the beginning of a step, the optimiser counts at its end. (Reading more of
+        the variables after every step would cost more than it tells.)
+        """
+        seeds = [state.value.numpy().tolist() for state in self._seeds]
+        return self._pace.step, int(self.model.optimizer.iterations), seeds
+
+    def _tell_long_saves(self):
+        longest = self._run.writer.longest
+        if longest > max(self._told, _SECONDS_WORTH_TELLING):
+            self._told = longest
+            self._report(
+                f"the longest save took {longest:.1f} s; what stops this run must give it longer"
+            )
 
     def _is_time_to_save(self) -> bool:
         return (
@@ -114,7 +166,9 @@ class KeepCheckpoints(keras.callbacks.Callback):
             self._stale += 1
             if score > self._best:
                 self._best, self._stale = score, 0
+                self._validation_is_due = False
                 self._save(self._run.best_checkpoint)
+        self._validation_is_due = False
         self._save_last()
         if self._patience is not None and self._stale >= self._patience:
             self._report(f"stopped: no better than {self._best:.4f} for {self._stale} validations")
@@ -126,11 +180,15 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._saved_step = self._pace.step
 
     def _save(self, path, previous=None):
+        self._run.require_lock()
         progress = {
             "step": self._pace.step,
             "seconds": self._pace.seconds,
             "best": self._best,
             "stale": self._stale,
+            "validation_is_due": self._validation_is_due,
             **self._state(),
         }
-        save_checkpoint(path, self.model, self.model.optimizer, progress, self._average, previous)
+        optimizer = self.model.optimizer
+        arrays = checkpoint_arrays(self.model, optimizer, progress, self._average)
+        self._run.writer.submit(lambda: write_arrays(path, arrays, previous))

@@ -1,7 +1,7 @@
 """Going on where a run stopped, all workers from the same step."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
@@ -24,12 +24,13 @@ def resume(
     average: WeightAverage | None = None,
     workers: Workers | None = None,
     report: Callable[[str], None] = print,
-) -> dict[str, float | np.ndarray]:
+) -> dict[str, float | int | bool | str | np.ndarray]:
     """Set a model, its optimiser and its average to the last whole checkpoint of a run.
 
     The chief reads it and sends it to the other workers, who need no disk in common with it and
     cannot start from another step. If the newest file is damaged, the one before is taken. Without
-    a checkpoint all start from the chief's initial values.
+    a checkpoint all start from the chief's initial values. What the history and the log tell of
+    later steps goes, for these steps are done again.
 
     Args:
         run: of the chief; the others' are not looked at.
@@ -63,9 +64,13 @@ def resume(
         for group in variable_groups(model, optimizer, average).values()
         for variable in group
     ]
-    values = workers.of_chief([variable.numpy() for variable in variables])
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
+    mine = [variable.numpy() for variable in variables]
+    content = _bytes_of_chief(b"".join(value.tobytes() for value in mine), workers)
+    start = 0
+    for variable, value in zip(variables, mine, strict=True):
+        values = np.frombuffer(content, value.dtype, value.size, start)
+        variable.assign(values.reshape(value.shape))
+        start += value.nbytes
     return _progress_of_chief(progress, workers)
 
 
@@ -74,19 +79,34 @@ def _load(run, model, optimizer, average, report) -> dict:
     paths = [path for path in (run.last_checkpoint, run.previous_checkpoint) if path.exists()]
     for path in paths:
         try:
-            return load_checkpoint(path, model, optimizer, average)
+            progress = load_checkpoint(path, model, optimizer, average)
         except BrokenCheckpointError as error:
             if path == paths[-1]:
                 raise
             report(f"{error} Going on from {paths[-1]}, the checkpoint before.")
+        else:
+            if "step" in progress:
+                run.rewind(int(progress["step"]))
+            return progress
+    run.rewind(0)
     return {}
 
 
-def _progress_of_chief(progress: dict, workers: Workers) -> dict:
+def _progress_of_chief(progress: Mapping, workers: Workers) -> dict:
     file = io.BytesIO()
     np.savez(file, **progress)
-    content = np.frombuffer(file.getvalue(), np.uint8).astype(np.int32)
-    size = int(workers.of_chief([np.int32(len(content))])[0])
-    content = workers.of_chief([np.resize(content, size)])[0]
-    with np.load(io.BytesIO(content.astype(np.uint8).tobytes())) as stored:
-        return {name: value if value.ndim else float(value) for name, value in stored.items()}
+    mine = file.getvalue()
+    size = int(workers.of_chief([np.int32(len(mine))])[0])
+    content = _bytes_of_chief(mine.ljust(size, b"\0")[:size], workers)
+    with np.load(io.BytesIO(content)) as stored:
+        return {name: value if value.ndim else value.item() for name, value in stored.items()}
+
+
+def _bytes_of_chief(content: bytes, workers: Workers) -> bytes:
+    """So many bytes of the chief, in every process, whatever numbers they are of.
+
+    Sent as whole numbers, because what is sent is added to zeros: that loses the sign of a zero,
+    and there are types that cannot be added.
+    """
+    padded = np.frombuffer(content + bytes(-len(content) % 4), np.int32)
+    return workers.of_chief([padded])[0].tobytes()[: len(content)]

@@ -15,7 +15,7 @@ from keras_attn.training.background import BackgroundWriter
 from keras_attn.training.locking import Lock
 
 # What `written_whole` calls a file until it is whole.
-_UNFINISHED = re.compile(r"\.(.+\.(npz|json|jsonl|txt|bin|model))-\w{8}")
+_UNFINISHED = re.compile(r"\..+\.\w+-\w+")
 
 
 class RunDirectory:
