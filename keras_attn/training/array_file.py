@@ -17,7 +17,7 @@ import numpy as np
 from keras_attn.files import written_whole
 from keras_attn.paths import path_of
 
-_FORMAT = "format"  # a file with this entry has a table of checksums
+_FORMAT = "format"  # a file that begins with this entry has a checksum at its end
 _DTYPE = "dtype/"
 _COMMENT = b"keras_attn "
 
@@ -63,13 +63,11 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
     Raises:
         BrokenArrayFileError: if the file is damaged.
         FileNotFoundError: if there is none.
-        OSError: if it cannot be read.
+        OSError: if it cannot be opened.
     """
     with path_of(path).open("rb") as file:
         try:
             stored = _read(file)
-        except OSError:
-            raise
         except Exception as error:  # what zipfile and NumPy raise for damage has no common kind
             raise BrokenArrayFileError(str(error) or type(error).__name__) from error
     return {
@@ -80,17 +78,17 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def _read(file) -> dict[str, np.ndarray]:
+    is_guarded = f"{_FORMAT}.npy".encode() in file.read(64)
     with zipfile.ZipFile(file) as archive:
-        is_guarded = archive.comment.startswith(_COMMENT)
+        is_guarded |= archive.comment.startswith(_COMMENT)
         if is_guarded and archive.comment != _checksum(archive):
             raise ValueError("its table of contents is damaged")
-        arrays = {
+        if not archive.infolist():
+            raise ValueError("it is empty")
+        return {
             info.filename.removesuffix(".npy"): _array(archive.read(info))
             for info in archive.infolist()
         }
-    if _FORMAT in arrays and not is_guarded:
-        raise ValueError("its checksum is missing")
-    return arrays
 
 
 def _checksum(archive: zipfile.ZipFile) -> bytes:

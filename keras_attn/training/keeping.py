@@ -138,7 +138,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
         the variables after every step would cost more than it tells.)
         """
         seeds = [state.value.numpy().tolist() for state in self._seeds]
-        return self._pace.step, int(self.model.optimizer.iterations), seeds
+        iterations = int(self.model.optimizer.iterations.value.numpy())
+        return self._pace.step, iterations, seeds
 
     def _tell_long_saves(self):
         longest = self._run.writer.longest
