@@ -126,7 +126,7 @@ class Lock:
             renewals += 1
             with suppress(OSError, UserError):  # a full disk for example; the next may succeed
                 found = self._found()
-                if found not in (None, self._mine):
+                if found and found.token not in ("", self._mine.token):
                     self._taken_by = found
                     return
                 self._write(self._mine, renewals)
