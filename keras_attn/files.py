@@ -71,6 +71,7 @@ def _written_remotely(path: RemotePath, previous: RemotePath | None) -> Iterator
         try:
             path.parent.mkdir()
             with unfinished.open("wb") as copy:
+                copy.write(b"")  # else a file that stays empty is not made
                 shutil.copyfileobj(file, copy, 1 << 24)
             if previous is not None and path.exists():
                 path.replace(previous)
