@@ -15,6 +15,8 @@ from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.weight_average import WeightAverage
 from keras_attn.training.workers import Workers
 
+_PART = 1 << 20  # bytes that are sent at once
+
 
 def resume(
     run: RunDirectory,
@@ -96,7 +98,7 @@ def _progress_of_chief(progress: Mapping, workers: Workers) -> dict:
     file = io.BytesIO()
     np.savez(file, **progress)
     mine = file.getvalue()
-    size = int(workers.of_chief([np.int32(len(mine))])[0])
+    size = int.from_bytes(_bytes_of_chief(len(mine).to_bytes(8, "little"), workers), "little")
     content = _bytes_of_chief(mine.ljust(size, b"\0")[:size], workers)
     with np.load(io.BytesIO(content)) as stored:
         return {name: value if value.ndim else value.item() for name, value in stored.items()}
@@ -106,7 +108,12 @@ def _bytes_of_chief(content: bytes, workers: Workers) -> bytes:
     """So many bytes of the chief, in every process, whatever numbers they are of.
 
     Sent as whole numbers, because what is sent is added to zeros: that loses the sign of a zero,
-    and there are types that cannot be added.
+    and there are types that cannot be added. All parts have one size, for which TensorFlow traces
+    once.
     """
-    padded = np.frombuffer(content + bytes(-len(content) % 4), np.int32)
-    return workers.of_chief([padded])[0].tobytes()[: len(content)]
+    received = []
+    for start in range(0, len(content), _PART):
+        part = content[start : start + _PART]
+        words = np.frombuffer(part.ljust(_PART, b"\0"), np.int32)
+        received.append(workers.of_chief([words])[0].tobytes()[: len(part)])
+    return b"".join(received)
