@@ -102,6 +102,9 @@ def _search_options(command):
 )
 def demo(directory: Path, steps: int | None):
     """Train a small model, export it, serve it, ask it, and draw what it looked at."""
+    from keras_attn.recipes.packages import require_packages
+
+    require_packages(["babel", "matplotlib", "tensorflow_serving", "uvicorn"], "The demo")
     run_path = directory / "run"
     _train("dates", run_path, steps, None)
     recipe, text_model = _loaded(run_path, None)

@@ -45,7 +45,7 @@ def _written_here(path: Path, previous: Path | None) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(handle, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -71,6 +71,7 @@ def _written_remotely(path: RemotePath, previous: RemotePath | None) -> Iterator
         try:
             path.parent.mkdir()
             with unfinished.open("wb") as copy:
+                copy.write(b"")  # else a file that stays empty is not made
                 shutil.copyfileobj(file, copy, 1 << 24)
             if previous is not None and path.exists():
                 path.replace(previous)

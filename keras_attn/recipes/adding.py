@@ -59,6 +59,9 @@ class Adding:
             raise UserError(f"The adding problem needs a length of 2 or more. Received: {length}.")
         self.settings = {"cell": cell, "length": length, "units": units, "seed": seed}
 
+    def packages(self, run: RunDirectory) -> Sequence[str]:
+        return ()
+
     def prepare(self, run: RunDirectory) -> None:
         """Nothing: the data are made as they are needed."""
 

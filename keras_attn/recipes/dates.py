@@ -49,6 +49,9 @@ class Dates:
     def __init__(self, seed: int = 1, training_dates: int = 200_000, units: int = 32):
         self.settings = {"seed": seed, "training_dates": training_dates, "units": units}
 
+    def packages(self, run: RunDirectory) -> Sequence[str]:
+        return ("babel",)
+
     def prepare(self, run: RunDirectory) -> None:
         if not run.has("characters.json"):
             run.write_json("characters.json", source_characters())

@@ -33,6 +33,9 @@ class Recipe(Protocol):
     samples: Sequence[str]
     prepared_files: Sequence[str]
 
+    def packages(self, run: RunDirectory) -> Sequence[str]:
+        """Names of optional packages that the run needs until its end; looked for before it."""
+
     def prepare(self, run: RunDirectory) -> None:
         """Make what training and serving need in the run directory, unless it is there."""
 

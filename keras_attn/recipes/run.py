@@ -3,6 +3,7 @@
 import functools
 import math
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import tensorflow as tf
 from keras_attn.errors import UserError
 from keras_attn.paths import path_of
 from keras_attn.recipes import make_recipe
+from keras_attn.recipes.packages import require_packages
 from keras_attn.recipes.recipe import Recipe
 from keras_attn.serving.text_model import TextModel
 from keras_attn.training import (
@@ -32,13 +34,17 @@ from keras_attn.training import (
     load_checkpoint,
     make_strategy,
     resume,
-    save_checkpoint,
     snapshots,
 )
+from keras_attn.training.averaging import average_is_due, save_average
+from keras_attn.training.checkpoint import read_progress
+from keras_attn.training.disk_space import require_disk_space
 
 
 @dataclass(frozen=True)
 class _Options:
+    budget: Budget
+    strategy: tf.distribute.Strategy
     every_steps: int | None
     patience: int | None
     tensorboard: Path | None
@@ -55,10 +61,11 @@ def train(
 ) -> int | None:
     """Train a recipe until its budget is used up, from its last checkpoint if there is one.
 
-    Ctrl-C and SIGTERM end the training after the running step, with a checkpoint. Of several
-    workers the first writes the checkpoints, validates and shows progress; the others prepare
-    their data in directories of their own below the run. At the end the mean of the last
-    checkpoints is validated and kept, if the recipe asks for it.
+    Ctrl-C, SIGTERM and a closed terminal end the training after the running step, with a
+    checkpoint. Of several workers the first writes the checkpoints, validates and shows progress;
+    the others prepare their data in directories of their own below the run. At the end the mean of
+    the last checkpoints is validated and kept, if the recipe asks for it; a run that was killed
+    there does that alone when it is started again. Meanwhile the directories are locked.
 
     Args:
         recipe: what is trained.
@@ -73,34 +80,62 @@ def train(
         The number of the signal that ended the training, or None.
 
     Raises:
-        UserError: if the directory belongs to another recipe or other settings, or a worker is
-            lost.
+        UserError: if the directory belongs to another recipe or other settings or is in use by
+            another process, a package is missing or the disk too full, or a worker is lost.
     """
     strategy = strategy or make_strategy("none")
     workers = Workers(strategy)
     with workers.together():
-        options = _Options(every_steps, patience, tensorboard)
-        return _train(recipe, run, budget, strategy, workers, options)
+        options = _Options(budget, strategy, every_steps, patience, tensorboard)
+        return _train(recipe, run, workers, options)
 
 
-def _train(recipe, run, budget, strategy, workers, options) -> int | None:
+def _train(recipe, run, workers, options) -> int | None:
     workers.require_same("recipe and settings", _shared_settings(recipe))
     own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
-    _prepare(recipe, own)
-    with strategy.scope():
-        model, optimizer = recipe.build(own), recipe.optimizer()
-        optimizer.build(model.trainable_variables)
-    progress = resume(run, model, optimizer, workers=workers, report=run.log)
-    step, seconds = int(progress.get("step", 0)), progress.get("seconds", 0.0)
+    require_packages(recipe.packages(own), f"The recipe {recipe.name}")
+    with own.locked():
+        _prepare(recipe, own)
+        with options.strategy.scope():
+            model, optimizer = recipe.build(own), recipe.optimizer()
+            optimizer.build(model.trainable_variables)
+        progress = resume(run, model, optimizer, workers=workers, report=run.log)
+        is_trained = _is_trained(progress, options)
+        if not is_trained:
+            received = _fit(recipe, run, own, workers, options, model, optimizer, progress)
+            if received is not None:
+                return received
+        if not workers.is_chief:
+            return None
+        if recipe.averaged and average_is_due(run):
+            _keep_average(recipe, run, options.budget)
+        elif is_trained:
+            print(
+                f"{recipe.name}: the run in {run.path} is finished, at step {progress['step']:.0f};"
+                " more steps or minutes go on with it.",
+                file=sys.stderr,
+            )
+    return None
+
+
+def _is_trained(progress, options) -> bool:
+    """Whether there is no step left, and no validation that was not brought to its end."""
     is_stale = options.patience is not None and progress.get("stale", 0) >= options.patience
-    if is_stale or budget.used(step, seconds) >= 1.0:
-        return None
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    used = options.budget.used(progress.get("step", 0), progress.get("seconds", 0.0))
+    return (is_stale or used >= 1.0) and not progress.get("validation_is_due")
+
+
+def _fit(recipe, run, own, workers, options, model, optimizer, progress) -> int | None:
+    """Train until the budget is used up; the number of the signal that came before it was."""
+    if workers.is_chief:
+        require_disk_space(run, model, optimizer, snapshots=recipe.averaged)
+    budget = options.budget
+    is_tpu = isinstance(options.strategy, tf.distribute.TPUStrategy)
     batches = recipe.fixed_batches(own) if is_tpu else recipe.batches(own)
     batches.restore(progress)
     stopwatch = Stopwatch()
     clock = functools.partial(workers.clock, stopwatch) if budget.minutes else stopwatch
-    pace = Pace(budget, recipe.learning_rate, seconds, clock)
+    pace = Pace(budget, recipe.learning_rate, progress.get("seconds", 0.0), clock)
     interruption = StopOnSignal()
     callbacks = [interruption, pace]
     if workers.is_chief:
@@ -114,14 +149,13 @@ def _train(recipe, run, budget, strategy, workers, options) -> int | None:
         optimizer=optimizer,
         objective=recipe.objective(),
         clip_norm=recipe.clip_norm,
-        initial_step=step,
+        initial_step=int(progress.get("step", 0)),
         callbacks=callbacks,
-        strategy=strategy,
+        strategy=options.strategy,
     )
-    if pace.used < 1.0 and workers.any(interruption.received is not None):
+    is_interrupted = workers.any(interruption.received is not None)
+    if is_interrupted and (pace.used < 1.0 or recipe.averaged):
         return interruption.received or signal.SIGTERM  # that another worker received
-    if workers.is_chief:
-        _keep_average(recipe, run)
     return None
 
 
@@ -166,6 +200,7 @@ def _shown_and_kept(
         report=bar.show,
         every_steps=options.every_steps,
         data=batches,
+        validation_is_due=progress.get("validation_is_due", False),
     )
     averaging = [KeepSnapshots(run, pace, recipe.averaged)] if recipe.averaged else []
     return [bar, KeepHistory(run), *curves, *averaging, keeping]
@@ -196,27 +231,38 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
     return recipe, recipe.text_model(model, run)
 
 
-def _keep_average(recipe: Recipe, run: RunDirectory) -> None:
-    """Validate the mean of the run's snapshots and keep it."""
-    paths = snapshots(run)
-    if len(paths) < 2:
-        return
+def _keep_average(recipe: Recipe, run: RunDirectory, budget: Budget) -> None:
+    """Validate the mean of the run's snapshots and keep it; a damaged one is left out."""
     model = recipe.build(run)  # one that no strategy shares out
     text_model = recipe.text_model(model, run)
-    progress = load_average(paths, model)
-    metrics = recipe.validate(text_model)
-    run.log(f"average of {len(paths)} checkpoints: {metrics}")
+    progress = load_average(snapshots(run), model, report=run.log)
+    count = progress["averaged"]
+    if count < 2:
+        run.log("There is no average: it takes two whole snapshots.")
+        return
+    print(f"{recipe.name}: validating the average of {count} checkpoints", file=sys.stderr)
+    text_model.warm_up()  # which counts as no time of the validation
+    schedule = ValidationSchedule(budget, recipe.validations, state=_state_at_end(run))
+    metrics = recipe.validate(text_model, schedule.limits(used=1.0))
+    save_average(run, model, progress, score=next(iter(metrics.values())))
+    run.log(f"average of {count} checkpoints: {metrics}")
     run.record(
         {
             "step": progress["step"],
             "minutes": progress["seconds"] / 60,
             **metrics,
-            "averaged": len(paths),
+            "averaged": count,
         }
     )
     run.flush()
-    score = next(iter(metrics.values()))
-    save_checkpoint(run.average_checkpoint, model, None, {**progress, "best": score})
+
+
+def _state_at_end(run: RunDirectory) -> dict:
+    """The progress of the last checkpoint; nothing if it is damaged."""
+    try:
+        return read_progress(run.last_checkpoint)
+    except UserError:
+        return {}
 
 
 def _prepare(recipe: Recipe, run: RunDirectory) -> None:

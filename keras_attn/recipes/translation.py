@@ -90,6 +90,10 @@ class Translation:
             self._options["learning_rate"], self._options["warmup_steps"]
         )
 
+    def packages(self, run: RunDirectory) -> Sequence[str]:
+        learning = () if run.has(self._subwords.file) else self._subwords.packages
+        return ("sacrebleu", *learning)
+
     def prepare(self, run: RunDirectory) -> None:
         """Make the subwords and tokenise the training text, once for a run."""
         _texts(self._corpus.validation(), self.validation_pairs)  # refused before it is needed

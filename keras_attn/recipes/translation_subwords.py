@@ -25,9 +25,11 @@ class Subwords(Protocol):
         file: of the run directory.
         tokenized: whether the text is lowercased and tokenised already, see `translation_quality`.
         exported: the signatures that make sense for an exported model.
+        packages: optional ones that are needed until the file is there.
     """
 
     file: str
+    packages: tuple[str, ...]
     tokenized: bool
     exported: tuple[str, ...]
 
@@ -47,6 +49,7 @@ class LearnedSubwords:
     """
 
     file = SUBWORD_FILE
+    packages = ("sentencepiece",)
     tokenized = False
     exported = SIGNATURES
 
@@ -74,6 +77,7 @@ class PublishedPieces:
     """
 
     file = PIECES_FILE
+    packages = ()
     tokenized = True
     exported = ("tokens",)
 

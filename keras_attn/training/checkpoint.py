@@ -1,17 +1,18 @@
 """Everything a training run needs to go on, in one file."""
 
 import os
-import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import keras
 import numpy as np
 
 from keras_attn.errors import UserError
-from keras_attn.files import written_whole
+from keras_attn.training.array_file import BrokenArrayFileError, read_arrays, write_arrays
 from keras_attn.training.supported import require_built
 from keras_attn.training.weight_average import WeightAverage
+
+Progress = Mapping[str, float | int | bool | str | np.ndarray]
+_PROGRESS = "progress/"
 
 
 class BrokenCheckpointError(UserError):
@@ -22,31 +23,43 @@ def save_checkpoint(
     path: str | os.PathLike,
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer | None,
-    progress: Mapping[str, float | np.ndarray],
+    progress: Progress,
     average: WeightAverage | None = None,
     previous: str | os.PathLike | None = None,
 ) -> None:
     """Write weights, dropout seeds, the optimiser's state and the progress, whole or not at all.
 
+    Every value comes back bit for bit, whatever its type.
+
     Args:
-        path: the file, `.npz`.
+        path: the file, `.npz`, on a disk or on any file system of `tf.io.gfile`.
         model, optimizer: what is trained; an optimiser that has not been built is built for the
             model. Without one the checkpoint holds the model alone, to be used and not to be
             trained on.
-        progress: numbers that say how far the run is, `{"step": 100}` for example.
+        progress: numbers, text and arrays that say how far the run is, `{"step": 100}` for example.
         average: the moving average of the weights, if there is one.
         previous: where the file that stood at `path` goes, or None: it is replaced.
 
     Raises:
         UserError: if the disk is full or the place cannot be written.
-        ValueError: if the model has not been built.
+        ValueError: if the model has not been built, or a value is neither number nor text.
     """
-    arrays = {f"progress/{name}": np.float64(value) for name, value in progress.items()}
+    arrays = checkpoint_arrays(model, optimizer, progress, average)
+    write_arrays(path, arrays, previous)
+
+
+def checkpoint_arrays(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer | None,
+    progress: Progress,
+    average: WeightAverage | None = None,
+) -> dict[str, np.ndarray]:
+    """Copies of all that a checkpoint holds, by name, for `write_arrays`: see `save_checkpoint`."""
+    arrays = {f"{_PROGRESS}{name}": np.asarray(value) for name, value in progress.items()}
     for key, variables in variable_groups(model, optimizer, average).items():
         for index, variable in enumerate(variables):
-            arrays[f"{key}/{index}"] = _storable(variable.value.numpy())
-    with written_whole(path, previous) as file:
-        np.savez(file, **arrays)
+            arrays[f"{key}/{index}"] = variable.value.numpy()
+    return arrays
 
 
 def load_checkpoint(
@@ -54,7 +67,7 @@ def load_checkpoint(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer | None = None,
     average: WeightAverage | None = None,
-) -> dict[str, float | np.ndarray]:
+) -> dict[str, float | int | bool | str | np.ndarray]:
     """Set a model and its optimiser to a checkpoint; return its progress.
 
     An optimiser that has not been built is built for the model.
@@ -67,18 +80,23 @@ def load_checkpoint(
     """
     arrays = _read(path)
     groups = variable_groups(model, optimizer, average)
-    values = {key: _values(arrays, key) for key in groups}
+    values = {key: _values(path, arrays, key) for key in groups}
     for key, variables in groups.items():
         _require_same(path, key, variables, values[key])
     for key, variables in groups.items():  # only when all of them fit
         for variable, value in zip(variables, values[key], strict=True):
             variable.assign(value)
-    prefix = "progress/"
-    return {
-        name.removeprefix(prefix): value if value.ndim else float(value)
-        for name, value in arrays.items()
-        if name.startswith(prefix)
-    }
+    return _progress(arrays)
+
+
+def read_progress(path: str | os.PathLike) -> dict[str, float | int | bool | str | np.ndarray]:
+    """The progress that was saved with a checkpoint.
+
+    Raises:
+        BrokenCheckpointError: if the file is not a whole checkpoint.
+        UserError: if there is no file.
+    """
+    return _progress(_read(path))
 
 
 def variable_groups(
@@ -99,27 +117,34 @@ def variable_groups(
     return {key: part.variables for key, part in groups.items() if part is not None}
 
 
-def _storable(array: np.ndarray) -> np.ndarray:
-    """The array in a type that NumPy's files know; float32 holds every bfloat16."""
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+def _progress(arrays: Mapping[str, np.ndarray]) -> dict[str, float | int | bool | str | np.ndarray]:
+    return {
+        name.removeprefix(_PROGRESS): value if value.ndim else value.item()
+        for name, value in arrays.items()
+        if name.startswith(_PROGRESS)
+    }
 
 
-def _values(arrays: Mapping[str, np.ndarray], key: str) -> list[np.ndarray]:
+def _values(path, arrays: Mapping[str, np.ndarray], key: str) -> list[np.ndarray]:
     """What was stored of a group, in the order of its variables."""
     number = sum(name.startswith(f"{key}/") for name in arrays)
-    return [arrays[f"{key}/{index}"] for index in range(number)]
+    try:
+        return [arrays[f"{key}/{index}"] for index in range(number)]
+    except KeyError as error:
+        raise _broken(path, f"it has no {error}") from error
 
 
 def _read(path) -> dict[str, np.ndarray]:
     try:
-        with np.load(Path(path), allow_pickle=False) as file:
-            return dict(file)
+        return read_arrays(path)
     except FileNotFoundError as error:
         raise UserError(f"There is no checkpoint at {path}; train first.") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise BrokenCheckpointError(
-            f"{path} is not a checkpoint of keras_attn: {str(error).rstrip('.')}."
-        ) from error
+    except (BrokenArrayFileError, OSError) as error:
+        raise _broken(path, str(error).rstrip(".")) from error
+
+
+def _broken(path, why: str) -> BrokenCheckpointError:
+    return BrokenCheckpointError(f"{path} is not a checkpoint of keras_attn: {why}.")
 
 
 _HOW_TO_LOAD = {

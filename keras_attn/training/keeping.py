@@ -7,16 +7,23 @@ from contextlib import nullcontext
 
 import keras
 
+from keras_attn.training.array_file import write_arrays
 from keras_attn.training.budget import Pace
-from keras_attn.training.checkpoint import save_checkpoint
+from keras_attn.training.checkpoint import checkpoint_arrays
 from keras_attn.training.epochs import Epochs
 from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.validation_schedule import ValidationSchedule
 from keras_attn.training.weight_average import WeightAverage
 
+_SECONDS_WORTH_TELLING = 2.0
+
 
 class KeepCheckpoints(keras.callbacks.Callback):
     """Keeps the last two checkpoints and the best one of a run.
+
+    Training waits only while the values are copied; the run's `writer` writes them beside it. What
+    it could not write is raised at the next step, or at the end, which waits for the last write.
+    An exception that ends the training in the middle of a step leaves the checkpoint before.
 
     Of several workers the chief alone has this callback; it is the last in the list.
 
@@ -39,6 +46,8 @@ class KeepCheckpoints(keras.callbacks.Callback):
         warm_up: called before the first validation of a session, for what is compiled then; its
             time does not count as that of a validation.
         data: the batches, if they are `data.seekable.SeekableBatches`: their place is saved too.
+        validation_is_due: whether the session before ended in a validation; it begins with it then.
+            It is `progress["validation_is_due"]` of `resume`.
 
     Attributes:
         saved_step: of the last checkpoint.
@@ -60,6 +69,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         epochs: Epochs | None = None,
         warm_up: Callable[[], object] = lambda: None,
         data=None,
+        validation_is_due: bool = False,
     ):
         super().__init__()
         self.saved_step = 0
@@ -79,6 +89,7 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._every_seconds = every_seconds
         self._every_steps = every_steps or math.inf
         self._average = average
+        self._validation_is_due = bool(validation_is_due)
         self._epochs = keras.callbacks.CallbackList([epochs] if epochs else [])
         self._state = lambda: epochs.state if epochs else {}
         self._data_state = data.state if data is not None else lambda step: {}
@@ -95,22 +106,47 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self._epochs.on_train_begin()
         self._saved = time.monotonic()
         self.saved_step = self._pace.step
+        self._told = 0.0
         self._schedule.begin(self._pace.used)
+        if self._validation_is_due:
+            self._validate_and_keep()
+        if self._pace.used >= 1.0:
+            self.model.stop_training = True
 
     def on_train_batch_begin(self, batch, logs=None):
         self._epochs.on_train_batch_begin(batch)
 
     def on_train_batch_end(self, batch, logs=None):
         self._epochs.on_train_batch_end(batch, logs)
+        self._run.writer.check()
+        self._tell_long_saves()
         if self._schedule.is_due(self._pace.used):
+            self._validation_is_due = True
             self._validate_and_keep()
         elif self._is_time_to_save():
             self._save_last()
 
     def on_train_end(self, logs=None):
-        if self._pace.step > self.saved_step:
-            self._save_last()
-        self._epochs.on_train_end()
+        try:
+            if self._pace.step > self.saved_step and self._can_save():
+                self._save_last()
+            self._run.flush()
+            self._run.writer.wait()
+            self._tell_long_saves()
+        finally:
+            self._epochs.on_train_end()
+
+    def _can_save(self) -> bool:
+        """Whether the weights are those of the last step, and the disk took the last write."""
+        return self.params.get("step") == self._pace.step and not self._run.writer.failed
+
+    def _tell_long_saves(self):
+        longest = self._run.writer.longest
+        if longest > max(self._told, _SECONDS_WORTH_TELLING):
+            self._told = longest
+            self._report(
+                f"the longest save took {longest:.1f} s; what stops this run must give it longer"
+            )
 
     def _is_time_to_save(self) -> bool:
         return (
@@ -125,7 +161,9 @@ class KeepCheckpoints(keras.callbacks.Callback):
             self._stale += 1
             if score > self._best:
                 self._best, self._stale = score, 0
+                self._validation_is_due = False
                 self._save(self._run.best_checkpoint)
+        self._validation_is_due = False
         self._save_last()
         if self._patience is not None and self._stale >= self._patience:
             self._report(f"stopped: no better than {self._best:.4f} for {self._stale} validations")
@@ -151,14 +189,18 @@ class KeepCheckpoints(keras.callbacks.Callback):
         self.saved_step = self._pace.step
 
     def _save(self, path, previous=None):
+        self._run.require_lock()
         progress = {
             "step": self._pace.step,
             "seconds": self._pace.seconds,
             "best": self._best,
             "stale": self._stale,
+            "validation_is_due": self._validation_is_due,
             **self._schedule.state,
             **self._state(),
             **self._data_state(self._pace.step),
         }
         self._run.flush()
-        save_checkpoint(path, self.model, self.model.optimizer, progress, self._average, previous)
+        optimizer = self.model.optimizer
+        arrays = checkpoint_arrays(self.model, optimizer, progress, self._average)
+        self._run.writer.submit(lambda: write_arrays(path, arrays, previous))

@@ -1,7 +1,7 @@
 """Going on where a run stopped, all workers from the same step."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
@@ -16,6 +16,8 @@ from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.weight_average import WeightAverage
 from keras_attn.training.workers import Workers
 
+_PART = 1 << 20  # bytes that are sent at once
+
 
 def resume(
     run: RunDirectory,
@@ -25,12 +27,13 @@ def resume(
     average: WeightAverage | None = None,
     workers: Workers | None = None,
     report: Callable[[str], None] = print,
-) -> dict[str, float | np.ndarray]:
+) -> dict[str, float | int | bool | str | np.ndarray]:
     """Set a model, its optimiser and its average to the last whole checkpoint of a run.
 
     The chief reads it and sends it to the other workers, who need no disk in common with it and
     cannot start from another step. If the newest file is damaged, the one before is taken. Without
-    a checkpoint all start from the chief's initial values.
+    a checkpoint all start from the chief's initial values. What the history and the log tell of
+    later steps goes, for these steps are done again.
 
     Args:
         run: of the chief; the others' are not looked at.
@@ -71,9 +74,13 @@ def resume(
             **{f"variable {index}": form_of(variable) for index, variable in enumerate(variables)},
         },
     )
-    values = workers.of_chief([variable.numpy() for variable in variables])
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
+    mine = [variable.numpy() for variable in variables]
+    content = _bytes_of_chief(b"".join(value.tobytes() for value in mine), workers)
+    start = 0
+    for variable, value in zip(variables, mine, strict=True):
+        values = np.frombuffer(content, value.dtype, value.size, start)
+        variable.assign(values.reshape(value.shape))
+        start += value.nbytes
     return _progress_of_chief(progress, workers)
 
 
@@ -82,20 +89,39 @@ def _load(run, model, optimizer, average, report) -> dict:
     paths = [path for path in (run.last_checkpoint, run.previous_checkpoint) if path.exists()]
     for path in paths:
         try:
-            return load_checkpoint(path, model, optimizer, average)
+            progress = load_checkpoint(path, model, optimizer, average)
         except BrokenCheckpointError as error:
             if path == paths[-1]:
                 raise
             report(f"{error} Going on from {paths[-1]}, the checkpoint before.")
+        else:
+            if "step" in progress:
+                run.rewind(int(progress["step"]))
+            return progress
+    run.rewind(0)
     return {}
 
 
-def _progress_of_chief(progress: dict, workers: Workers) -> dict:
+def _progress_of_chief(progress: Mapping, workers: Workers) -> dict:
     file = io.BytesIO()
     np.savez(file, **progress)
-    content = np.frombuffer(file.getvalue(), np.uint8).astype(np.int32)
-    size_of_chief = np.array([len(content) if workers.is_chief else 0])
-    size = int(workers.first_not_zero(size_of_chief)[0])
-    content = workers.of_chief([np.resize(content, size)])[0]
-    with np.load(io.BytesIO(content.astype(np.uint8).tobytes())) as stored:
-        return {name: value if value.ndim else float(value) for name, value in stored.items()}
+    mine = file.getvalue()
+    size = int.from_bytes(_bytes_of_chief(len(mine).to_bytes(8, "little"), workers), "little")
+    content = _bytes_of_chief(mine.ljust(size, b"\0")[:size], workers)
+    with np.load(io.BytesIO(content)) as stored:
+        return {name: value if value.ndim else value.item() for name, value in stored.items()}
+
+
+def _bytes_of_chief(content: bytes, workers: Workers) -> bytes:
+    """So many bytes of the chief, in every process, whatever numbers they are of.
+
+    Sent as whole numbers, because what is sent is added to zeros: that loses the sign of a zero,
+    and there are types that cannot be added. All parts have one size, for which TensorFlow traces
+    once.
+    """
+    received = []
+    for start in range(0, len(content), _PART):
+        part = content[start : start + _PART]
+        words = np.frombuffer(part.ljust(_PART, b"\0"), np.int32)
+        received.append(workers.of_chief([words])[0].tobytes()[: len(part)])
+    return b"".join(received)

@@ -3,13 +3,21 @@
 import json
 import math
 import os
+import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from keras_attn.errors import UserError
 from keras_attn.files import written_whole
+from keras_attn.paths import RemotePath, path_of
+from keras_attn.training.background import BackgroundWriter
+from keras_attn.training.locking import Lock
+
+# What `written_whole` calls a file until it is whole.
+_UNFINISHED = re.compile(r"\..+\.\w+-\w+")
 
 _SECONDS_UNWRITTEN = 5.0
 
@@ -21,18 +29,31 @@ class RunDirectory:
     never changes its recipe or settings.
 
     Args:
+        path: the directory, on a disk or on any file system of `tf.io.gfile`.
+
+    Attributes:
         path: the directory.
+        writer: writes the checkpoints beside the training, in their order.
+        history: `history.jsonl`, what the validations found.
     """
 
-    def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike | RemotePath):
+        self.path = path_of(path)
+        self.writer = BackgroundWriter()
+        self._lock: Lock | None = None
         self.last_checkpoint = self.path / "last.npz"
         self.previous_checkpoint = self.path / "previous.npz"
         self.best_checkpoint = self.path / "best.npz"
         self.average_checkpoint = self.path / "average.npz"
+        self.snapshots = self.path / "snapshots"
         self.history = self.path / "history.jsonl"
         self._unwritten: list[str] = []
         self._written = time.monotonic()
+
+    @property
+    def checkpoints(self) -> list[Path | RemotePath]:
+        """All files of checkpoints and snapshots."""
+        return [*self.path.glob("*.npz"), *self.snapshots.glob("*.npz")]
 
     @property
     def exists(self) -> bool:
@@ -72,9 +93,54 @@ class RunDirectory:
             (self.path / name).unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove what processes that were killed while they wrote a checkpoint left behind."""
-        for unfinished in self.path.glob(".*.npz-*"):
-            unfinished.unlink(missing_ok=True)
+        """Remove what processes that were killed while they wrote a file left behind."""
+        for directory in (self.path, self.snapshots):
+            for path in directory.glob(".*"):
+                if _UNFINISHED.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While this lasts no other process trains into this directory.
+
+        Everyone may go on reading. A lock that a process left which is dead is taken over, see
+        `keras_attn.training.locking.Lock`, and the files go that it had begun to write.
+
+        Raises:
+            UserError: if another process holds the lock; the sentence names it.
+
+        Example:
+            >>> run = RunDirectory("runs/mine")
+            >>> with run.locked():
+            ...     progress = resume(run, model, optimizer)
+            ...     fit(model, batches, steps=1000, optimizer=optimizer, callbacks=[keeping])
+            1000
+        """
+        with Lock(self.path).held() as self._lock:
+            try:
+                self.sweep()
+                yield
+            finally:
+                self._lock = None
+
+    def require_lock(self) -> None:
+        """Raise `UserError` if this process had locked the directory and lost it to another."""
+        if self._lock is not None:
+            self._lock.require()
+
+    def rewind(self, step: int) -> None:
+        """Take out of the history and the log what is told of later steps: they are done again."""
+        self._keep_lines(self.history, lambda line: _step_of_entry(line) <= step)
+        self._keep_lines(self.path / "log.txt", lambda line: _step_of_line(line) <= step)
+
+    def _keep_lines(self, path: Path | RemotePath, is_kept: Callable[[bytes], bool]) -> None:
+        if not path.is_file():
+            return
+        lines = path.read_bytes().splitlines(keepends=True)
+        kept = [line for line in lines if is_kept(line)]
+        if len(kept) < len(lines):
+            with written_whole(path) as file:
+                file.writelines(kept)
 
     def description(self) -> dict:
         """The recipe's name and settings.
@@ -151,3 +217,17 @@ class RunDirectory:
             return json.loads(content)
         except ValueError as error:
             raise UserError(f"{self.path / name} is not valid JSON: {error}.") from error
+
+
+def _step_of_entry(line: bytes) -> float:
+    """The step of a line of the history; of one that was not written to its end, the last."""
+    try:
+        return json.loads(line).get("step", 0)
+    except (ValueError, AttributeError):
+        return float("inf")
+
+
+def _step_of_line(line: bytes) -> int:
+    """The step of a line of the log that begins with it; 0 for every other."""
+    found = re.match(rb"step (\d+)\b", line)
+    return int(found[1]) if found else 0

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attn.errors import UserError
 from keras_attn.training import (
     Budget,
     KeepSnapshots,
@@ -14,6 +15,7 @@ from keras_attn.training import (
     save_checkpoint,
     snapshots,
 )
+from keras_attn.training.averaging import average_is_due, save_average
 
 
 def _model():
@@ -73,3 +75,63 @@ def test_an_average_is_taken_of_weights_and_nothing_else(tmp_path):
 def test_nothing_to_average_is_refused():
     with pytest.raises(ValueError, match=r"Received: paths=\[\]"):
         load_average([], _model())
+
+
+def _snapshots_of(run, values):
+    model = _model()
+    for step, value in enumerate(values, start=1):
+        model.set_weights([np.full((1, 1), value)])
+        save_checkpoint(run.snapshots / f"{step:09d}.npz", model, None, {"step": step})
+    return model
+
+
+def test_a_damaged_snapshot_is_left_out_of_the_average_with_a_line(tmp_path):
+    run, lines = RunDirectory(tmp_path), []
+    model = _snapshots_of(run, [1.0, 2.0, 3.0, 4.0])
+    for path in (snapshots(run)[1], snapshots(run)[3]):
+        path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match="not a checkpoint"):
+        load_average(snapshots(run), model)
+    progress = load_average(snapshots(run), model, report=lines.append)
+    assert (progress["step"], progress["averaged"]) == (3, 2)
+    assert model.get_weights()[0].item() == 2.0
+    assert ["2.npz is not" in lines[0], "4.npz is not" in lines[1]] == [True, True]
+    with pytest.raises(UserError, match="not a checkpoint"):
+        load_average([snapshots(run)[1]], model, report=lines.append)
+
+
+def test_an_average_is_due_until_it_is_there_whole_and_of_the_newest_snapshots(tmp_path):
+    run = RunDirectory(tmp_path)
+    model = _snapshots_of(run, [1.0])
+    assert not average_is_due(run)
+    _snapshots_of(run, [1.0, 2.0])
+    assert average_is_due(run)
+    save_average(run, model, load_average(snapshots(run), model), score=0.5)
+    assert not average_is_due(run)
+    whole = run.average_checkpoint.read_bytes()
+    run.average_checkpoint.write_bytes(whole[:-1])
+    assert average_is_due(run)
+    run.average_checkpoint.write_bytes(whole)
+    _snapshots_of(run, [1.0, 2.0, 3.0])
+    assert average_is_due(run)
+
+
+class _CountAndHalf(keras.layers.Layer):
+    def build(self, shape):
+        self.count = self.add_weight(shape=(1,), dtype="int32", initializer="zeros")
+        self.half = self.add_weight(shape=(1,), dtype="bfloat16", initializer="zeros")
+
+    def call(self, x):
+        return x
+
+
+def test_whole_numbers_are_not_averaged_and_small_types_keep_theirs(tmp_path):
+    layer = _CountAndHalf()
+    model = keras.Sequential([keras.Input((1,)), layer])
+    for number in (1, 4):
+        layer.count.assign([number])
+        layer.half.assign([float(number)])
+        save_checkpoint(tmp_path / f"{number}.npz", model, None, {"step": number})
+    load_average([tmp_path / "1.npz", tmp_path / "4.npz"], model)
+    assert layer.count.numpy().tolist() == [4]
+    assert float(layer.half.numpy()[0]) == 2.5

@@ -1,8 +1,12 @@
 import errno
+import io
 import os
+import random
 import resource
+import uuid
 
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,6 +19,7 @@ from keras_attn.training import (
     resume,
     save_checkpoint,
 )
+from keras_attn.training.array_file import BrokenArrayFileError, read_arrays, write_arrays
 
 
 def _model(units=2):
@@ -218,3 +223,166 @@ def test_weights_in_bfloat16_come_back_exactly(tmp_path):
     for got, expected in zip(models[1].weights, models[0].weights, strict=True):
         assert got.dtype == "bfloat16"
         np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
+_TYPES = [
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "float32", "float64", "bfloat16", "complex64", "complex128"),
+    *("float8_e4m3fn", "float8_e5m2", "int4", "uint4"),
+]
+
+
+def _all_bits(name) -> np.ndarray:
+    """Numbers of a type with every pattern of bits in their bytes: zeros of both signs,
+    subnormals, infinities, and what is no number in all its kinds.
+    """
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    values = {"bool": 2, "int4": 16, "uint4": 16}.get(name, 256)
+    patterns = np.arange(values, dtype=np.uint8)
+    rows = [np.roll(patterns, 7 * byte) for byte in range(dtype.itemsize)]
+    return np.stack(rows, axis=-1).reshape(-1).view(dtype)
+
+
+def test_every_type_comes_back_bit_for_bit(tmp_path):
+    arrays = {name: _all_bits(name) for name in _TYPES}
+    arrays |= {f"{name} alone": array[-1:].reshape(()) for name, array in arrays.items()}
+    write_arrays(tmp_path / "a.npz", arrays)
+    found = read_arrays(tmp_path / "a.npz")
+    assert set(found) == set(arrays)
+    for name, array in arrays.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+class _OfEveryType(keras.layers.Layer):
+    """Weights that are trained or not, in all types that Keras has."""
+
+    def build(self, shape):
+        for name in _TYPES:
+            if not name.endswith("int4"):  # Keras packs these into int8
+                value = np.zeros(_all_bits(name).shape, _all_bits(name).dtype)
+                self._track_variable(keras.Variable(value, dtype=name, name=name, trainable=False))
+        self.kernel = self.add_weight(shape=(256,), dtype="bfloat16", name="kernel")
+
+    def call(self, x):
+        return x
+
+
+def test_variables_of_every_type_and_their_optimiser_and_average_come_back(tmp_path):
+    models = [keras.Sequential([keras.Input((1,)), _OfEveryType()]) for _ in range(2)]
+    optimizers = [keras.optimizers.AdamW() for _ in models]
+    averages = [WeightAverage(model) for model in models]
+    for variable in models[0].non_trainable_variables:
+        variable.assign(_all_bits(variable.dtype))
+    optimizers[0].build(models[0].trainable_variables)
+    bits = _all_bits("bfloat16")
+    for variable in (
+        models[0].layers[0].kernel,
+        averages[0].variables[0],
+        *optimizers[0].variables,
+    ):
+        if variable.shape == (256,) and variable.dtype == "bfloat16":
+            variable.assign(bits)
+    path = tmp_path / "last.npz"
+    save_checkpoint(path, models[0], optimizers[0], {"step": 1}, averages[0])
+    load_checkpoint(path, models[1], optimizers[1], averages[1])
+    for expected, got in (models, optimizers, averages):
+        for one, other in zip(expected.variables, got.variables, strict=True):
+            assert one.value.numpy().tobytes() == other.value.numpy().tobytes(), one.path
+    assert optimizers[1].variables[2].value.numpy().tobytes() == bits.tobytes()
+
+
+def test_progress_has_numbers_text_and_arrays(tmp_path):
+    progress = {"seed": 2**62 + 1, "share": 0.1, "best": float("-inf"), "due": True, "of": "één"}
+    save_checkpoint(tmp_path / "a.npz", _model(), None, {**progress, "sums": np.arange(3)})
+    found = load_checkpoint(tmp_path / "a.npz", _model())
+    np.testing.assert_array_equal(found.pop("sums"), [0, 1, 2])
+    assert found == progress
+    assert {name: type(value) for name, value in found.items()} == {
+        name: type(value) for name, value in progress.items()
+    }
+    with pytest.raises(ValueError, match=r"numbers and text.*Received: progress/what of type obj"):
+        save_checkpoint(tmp_path / "a.npz", _model(), None, {"what": None})
+
+
+def test_a_checkpoint_of_before_there_were_checksums_is_loaded(tmp_path):
+    model = _model()
+    arrays = {f"model/{index}": v.value.numpy() for index, v in enumerate(model.variables)}
+    np.savez(tmp_path / "old.npz", **{"progress/step": np.float64(3)}, **arrays)
+    other = _model()
+    assert load_checkpoint(tmp_path / "old.npz", other) == {"step": 3}
+    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+
+
+def test_no_damage_is_taken_for_a_checkpoint(tmp_path):
+    """Of damaged files each is refused, or its values are those that were written."""
+    path, chance = tmp_path / "a.npz", random.Random(20261201)
+    written = {
+        "model/0": np.arange(700, dtype=np.float32).reshape(7, 100),
+        "model/1": np.arange(64, dtype=ml_dtypes.bfloat16),
+        "progress/step": np.asarray(7),
+    }
+    write_arrays(path, written)
+    whole, refused = path.read_bytes(), 0
+    for number in range(400):
+        path.write_bytes(_damaged(whole, number % 8, chance))
+        try:
+            found = read_arrays(path)
+        except BrokenArrayFileError:
+            refused += 1
+            continue
+        assert set(found) == set(written)
+        for name, array in written.items():
+            assert found[name].tobytes() == array.tobytes(), (number, name)
+    assert refused > 250
+
+
+def _damaged(whole: bytes, kind: int, chance: random.Random) -> bytes:
+    size, content = len(whole), bytearray(whole)
+    # Half of the damage is done to the table of contents at the end.
+    place = chance.randrange(size - 600, size) if chance.random() < 0.5 else chance.randrange(size)
+    other = chance.randrange(size)
+    if kind == 0:
+        content[place] ^= 1 << chance.randrange(8)
+    elif kind == 1:
+        del content[place:]
+    elif kind == 2:
+        content[place:] = bytes(size - place)
+    elif kind == 3:
+        content[place : place + 16] = bytes(len(content[place : place + 16]))
+    elif kind == 4:
+        content[place : place + 1], content[other : other + 1] = (
+            whole[other:][:1],
+            whole[place:][:1],
+        )
+    elif kind == 5:
+        content += chance.randbytes(1 + other)
+    elif kind == 6:
+        del content[place : place + 9]
+    else:
+        content[place:place] = chance.randbytes(9)
+    return bytes(content)
+
+
+def test_what_zip_and_numpy_raise_for_damage_is_a_broken_checkpoint(tmp_path):
+    """A method of compression and a shape that do not exist are no errors of a value or a file."""
+    _saved(tmp_path / "last.npz")
+    whole = (tmp_path / "last.npz").read_bytes()
+    file = io.BytesIO()
+    np.savez(file, **{"model/0": np.zeros(3)})
+    for content in (
+        whole.replace(b"PK\x01\x02", b"PK\x01\x02\x14\x00\x14\x00\x01\x00\x63\x00", 1),
+        file.getvalue().replace(b"'shape': (3,)", b"'shape': (3((", 1),
+    ):
+        (tmp_path / "last.npz").write_bytes(content)
+        with pytest.raises(UserError, match="not a checkpoint"):
+            load_checkpoint(tmp_path / "last.npz", _model())
+
+
+def test_checkpoints_of_a_file_system_of_tensorflow_are_kept_and_resumed():
+    run = RunDirectory(f"ram://{uuid.uuid4().hex}/run")
+    model, optimizer = _kept(run, [1, 2])
+    assert resume(run, model, optimizer)["step"] == 2
+    run.last_checkpoint.unlink()  # for ram:// adds to a file that is there
+    run.last_checkpoint.write_bytes(b"nonsense")
+    assert resume(run, model, optimizer, report=lambda line: None)["step"] == 1

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from keras_attn.errors import UserError
@@ -33,3 +35,20 @@ def test_a_directory_with_broken_settings_is_one_sentence(tmp_path, content):
 def test_a_directory_that_is_no_run_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match="not a run directory"):
         RunDirectory(tmp_path).description()
+
+
+def test_what_is_told_of_steps_that_were_lost_goes(tmp_path):
+    run = RunDirectory(tmp_path)
+    for step in (2, 4, 6):
+        run.record({"step": step, "score": 0.5})
+        run.log(f"step {step}: score 0.5")
+    run.log("average of 3 checkpoints")
+    with run.history.open("a") as file:
+        file.write('{"step": 3, "sco')  # the process was killed here
+    run.rewind(4)
+    assert [json.loads(line)["step"] for line in run.history.read_text().splitlines()] == [2, 4]
+    assert (tmp_path / "log.txt").read_text().splitlines() == [
+        "step 2: score 0.5",
+        "step 4: score 0.5",
+        "average of 3 checkpoints",
+    ]
