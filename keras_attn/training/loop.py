@@ -97,7 +97,7 @@ class Loop:
                 return Done(*map(np.asarray, self._train(number)))
         except UnreadBatchError as error:
             raise UserError(why_not_read(self.step, number, error.__cause__)) from error.__cause__
-        except BaseException as error:
+        except (tf.errors.OpError, UserError, KeyboardInterrupt) as error:
             self._params["step"] = None
             if isinstance(error, tf.errors.OpError) and "IteratorGetNext" in str(error):
                 raise UserError(why_not_read(self.step, number, error)) from error

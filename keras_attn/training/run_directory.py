@@ -160,6 +160,7 @@ class RunDirectory:
     def log(self, line: str) -> None:
         """Show a line on standard error and keep it in `log.txt`."""
         print(line, file=sys.stderr)
+        self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "log.txt").open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
@@ -180,6 +181,7 @@ class RunDirectory:
     def flush(self) -> None:
         """Write what was recorded; it must be there before a checkpoint says that it happened."""
         if self._unwritten:
+            self.path.mkdir(parents=True, exist_ok=True)
             with self.history.open("a", encoding="utf-8") as file:
                 file.write("".join(self._unwritten))
         self._unwritten.clear()

@@ -42,6 +42,7 @@ def test_what_is_told_of_steps_that_were_lost_goes(tmp_path):
     for step in (2, 4, 6):
         run.record({"step": step, "score": 0.5})
         run.log(f"step {step}: score 0.5")
+    run.flush()
     run.log("average of 3 checkpoints")
     with run.history.open("a") as file:
         file.write('{"step": 3, "sco')  # the process was killed here
