@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from keras_attn.training import (
     Epochs,
@@ -216,6 +217,16 @@ SCHEDULE = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
 def test_what_cannot_work_is_refused_before_the_first_step(make, words):
     with pytest.raises(ValueError, match=f"{words}.*Received: "):
         _of_ours([make()], epochs=1, rate=SCHEDULE)
+
+
+def test_the_tensorboard_of_keras_draws_training_and_validation(tmp_path):
+    _of_ours([callbacks.TensorBoard(tmp_path, update_freq=1)], epochs=2)
+    drawn = {}
+    for part in ("train", "validation"):
+        events = EventAccumulator(str(tmp_path / part)).Reload()
+        drawn[part] = {name: len(events.Tensors(name)) for name in events.Tags()["tensors"]}
+    assert drawn["train"]["epoch_loss"] == drawn["validation"]["epoch_loss"] == 2
+    assert drawn["train"]["batch_loss"] > 2
 
 
 def test_the_tensorboard_of_keras_is_refused_where_its_package_is_missing(tmp_path, monkeypatch):
