@@ -14,6 +14,7 @@ from keras_attn.ops.labels import (
     token_weights,
 )
 from keras_attn.ops.masks import token_mask
+from keras_attn.ops.precision import at_least_float32
 from keras_attn.special_tokens import PADDING
 
 
@@ -73,7 +74,7 @@ def token_loss(
     require_z_loss(z_loss)
     reduce = _reduction(reduction)
     labels = label_tensor(labels)
-    logits = _at_least_float32(ops.convert_to_tensor(logits))
+    logits = at_least_float32(ops.convert_to_tensor(logits))
     weights = token_weights(labels, logits, mask, sample_weight)  # (B, T)
     real = weights != 0
     labels, outside = known_labels(labels, tf.shape(logits)[-1], real)
@@ -88,12 +89,6 @@ def token_loss(
         loss = loss + z_loss * tf.square(tf.reduce_logsumexp(logits, axis=-1))
     loss = tf.where(outside, tf.constant(math.nan, loss.dtype), loss)
     return reduce(loss, weights)
-
-
-def _at_least_float32(logits):
-    if keras.backend.standardize_dtype(logits.dtype) == "float64":
-        return logits
-    return ops.cast(logits, "float32")
 
 
 def _reduction(name: str):

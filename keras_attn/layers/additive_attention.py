@@ -5,8 +5,8 @@ import numpy as np
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn._upstream import own_precision
+from keras_attn.checks import require_rate, require_size
 from keras_attn.layers import single_head
-from keras_attn.layers.setting_checks import require_rate, require_size
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import additive_attention, project
 
@@ -95,8 +95,7 @@ class AdditiveAttention(keras.layers.Layer):
         seed: int | None = None,
         **kwargs,
     ):
-        require_size("units", units)
-        require_rate("dropout", dropout)
+        units, dropout = require_size("units", units), require_rate("dropout", dropout)
         super().__init__(**kwargs)
         self.supports_masking = True
         self.units = units

@@ -2,30 +2,29 @@
 
 import numbers
 
-from keras_attn.layers.setting_checks import require_rate
+from keras_attn.checks import is_whole, require_rate, require_size
 from keras_attn.ops import masks
 
 
 def require_heads(num_heads, key_dim, value_dim, num_key_value_heads):
-    """Raise `ValueError` unless the numbers and sizes of the heads go together."""
+    """The four numbers, or `ValueError` unless they are sizes that go together."""
     sizes = {
         "num_heads": num_heads,
         "key_dim": key_dim,
         "value_dim": value_dim,
         "num_key_value_heads": num_key_value_heads,
     }
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
+    sizes = {name: require_size(name, size) for name, size in sizes.items()}
     if num_heads % num_key_value_heads:
         raise ValueError(
             "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
             f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}"
         )
+    return sizes.values()
 
 
 def require_dropout(dropout):
-    """Raise `ValueError` unless `dropout` is a probability, the integer 0 among them."""
+    """A probability, the integer 0 among them, or `ValueError`."""
     no_number = dropout is None or isinstance(dropout, bool)
     if no_number or (isinstance(dropout, numbers.Integral) and dropout != 0):
         number = "N" if no_number else dropout
@@ -33,7 +32,7 @@ def require_dropout(dropout):
             "The fourth argument is `dropout`, a probability, as in Keras; the number of key and "
             f"value heads is written num_key_value_heads={number}. Received: dropout={dropout!r}"
         )
-    require_rate("dropout", dropout)
+    return require_rate("dropout", dropout)
 
 
 def require_no_flash_attention(flash_attention):
@@ -48,8 +47,8 @@ def require_no_flash_attention(flash_attention):
 
 def one_window(window, sliding_window):
     """The window that is given under our name, under Keras' name, or under both alike."""
-    masks.require_window(window)
-    masks.require_window(sliding_window, "sliding_window")
+    window = masks.require_window(window)
+    sliding_window = masks.require_window(sliding_window, "sliding_window")
     if window is not None and sliding_window not in (None, window):
         raise ValueError(
             "`window` and Keras' `sliding_window` are one setting: give one of them. "
@@ -60,4 +59,4 @@ def one_window(window, sliding_window):
 
 def as_tuple(sizes):
     """An integer or several as a tuple; None stays None."""
-    return sizes if sizes is None else (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    return sizes if sizes is None else (int(sizes),) if is_whole(sizes) else tuple(sizes)

@@ -3,9 +3,9 @@
 import keras
 from keras import initializers, ops
 
+from keras_attn.checks import require_size
 from keras_attn.layers.feed_forward_activations import activation_config, activation_of
 from keras_attn.layers.quantized import plain_policy, quantized_dtype
-from keras_attn.layers.setting_checks import require_size
 from keras_attn.layers.shape_checks import require_features
 
 
@@ -57,7 +57,7 @@ class FeedForward(keras.layers.Layer):
         bias_initializer="zeros",
         **kwargs,
     ):
-        require_size("intermediate_dim", intermediate_dim)
+        intermediate_dim = require_size("intermediate_dim", intermediate_dim)
         function, gated = activation_of(activation)
         super().__init__(**kwargs)
         self.supports_masking = True

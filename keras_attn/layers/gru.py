@@ -4,6 +4,7 @@ import functools
 
 import keras
 
+from keras_attn.checks import require_rate, require_size
 from keras_attn.layers import cudnn
 from keras_attn.layers.recurrent_checks import in_precision_of
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
@@ -15,7 +16,6 @@ from keras_attn.layers.recurrent_weights import (
     shapes_of,
     stored_shapes,
 )
-from keras_attn.layers.setting_checks import require_rate, require_size
 from keras_attn.ops.gru_scan import gru_scan
 from keras_attn.ops.recurrent import gru_step, gru_step_reset_after
 

@@ -2,10 +2,10 @@
 
 import keras
 
+from keras_attn.checks import require_choice
 from keras_attn.layers import cudnn
 from keras_attn.layers.lstm_cell import LSTMCell
 from keras_attn.layers.recurrent_layer import RecurrentLayer, of_cell
-from keras_attn.layers.setting_checks import require_choice
 from keras_attn.ops.recurrent import PEEPHOLES, LSTMForm
 
 

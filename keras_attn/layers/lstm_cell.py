@@ -5,6 +5,7 @@ import functools
 import keras
 from keras import ops
 
+from keras_attn.checks import require_choice, require_rate, require_size
 from keras_attn.layers.recurrent_checks import in_precision_of
 from keras_attn.layers.recurrent_dropout import project_dropped, recurrent_masks
 from keras_attn.layers.recurrent_initializer import at_least_float32
@@ -14,7 +15,6 @@ from keras_attn.layers.recurrent_weights import (
     shapes_of,
     stored_shapes,
 )
-from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
 from keras_attn.ops.compilation import LARGEST_UNITS, compiles
 from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step

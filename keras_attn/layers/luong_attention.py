@@ -4,8 +4,8 @@ import keras
 from keras import constraints, initializers, ops, regularizers
 
 from keras_attn._upstream import own_precision
+from keras_attn.checks import require_choice, require_rate
 from keras_attn.layers import single_head
-from keras_attn.layers.setting_checks import require_choice, require_rate
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import project
 from keras_attn.ops.attention import dot_product_attention
@@ -84,7 +84,7 @@ class LuongAttention(keras.layers.Layer):
         **kwargs,
     ):
         require_choice("score", score, SCORES)
-        require_rate("dropout", dropout)
+        dropout = require_rate("dropout", dropout)
         super().__init__(**kwargs)
         self.supports_masking = True
         self.score = score

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.setting_checks import require_size
+from keras_attn.checks import require_size
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

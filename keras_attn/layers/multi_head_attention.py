@@ -161,8 +161,10 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         value_dim = key_dim if value_dim is None else value_dim
         num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
-        settings.require_heads(num_heads, key_dim, value_dim, num_key_value_heads)
-        settings.require_dropout(dropout)
+        num_heads, key_dim, value_dim, num_key_value_heads = settings.require_heads(
+            num_heads, key_dim, value_dim, num_key_value_heads
+        )
+        dropout = settings.require_dropout(dropout)
         settings.require_no_flash_attention(flash_attention)
         require_method(method)
         window = settings.one_window(window, sliding_window)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.setting_checks import require_size
+from keras_attn.checks import require_size
 from keras_attn.ops.angles import (
     along_axis_1,
     require_positions,

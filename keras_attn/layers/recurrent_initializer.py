@@ -1,6 +1,9 @@
 """Initialisation of recurrent weights in dtypes that have no linear algebra."""
 
+import keras
 from keras import ops
+
+from keras_attn.ops.precision import wide_dtype
 
 
 def at_least_float32(initializer):
@@ -11,7 +14,7 @@ def at_least_float32(initializer):
     """
 
     def initialize(shape, dtype=None):
-        wide = "float32" if dtype in ("bfloat16", "float16") else dtype
-        return ops.cast(initializer(shape, dtype=wide), dtype)
+        dtype = keras.backend.standardize_dtype(dtype)
+        return ops.cast(initializer(shape, dtype=wide_dtype(dtype)), dtype)
 
     return initialize

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn._upstream import a_tape_may_record, own_precision
+from keras_attn.checks import require_choice
 from keras_attn.layers.recurrent_checks import (
     flat_shapes,
     has_default_activations,
@@ -13,7 +14,6 @@ from keras_attn.layers.recurrent_checks import (
 )
 from keras_attn.layers.recurrent_dropout import drop_inputs
 from keras_attn.layers.recurrent_weights import shapes_of
-from keras_attn.layers.setting_checks import require_choice
 from keras_attn.ops import masks
 from keras_attn.ops.compilation import require_jit_compile
 from keras_attn.ops.scan import scan

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import keras
 from keras import initializers, ops
 
+from keras_attn.checks import require_rate, require_size
 from keras_attn.layers.feed_forward import FeedForward
 from keras_attn.layers.feed_forward_activations import activation_config
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
@@ -13,6 +14,8 @@ from keras_attn.layers.residual_branch import ResidualBranch, require_normalizat
 from keras_attn.layers.rotary_embedding import rotary_of
 from keras_attn.layers.shape_checks import require_features
 from keras_attn.ops import masks
+
+SIZES = ("num_heads", "intermediate_dim", "key_dim", "num_key_value_heads")
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,12 @@ class BlockOptions:
     @classmethod
     def of(cls, rotary, kernel_initializer, bias_initializer, **arguments):
         """Options from arguments of which some may be objects."""
+        for name in SIZES:
+            if arguments[name] is not None:
+                arguments[name] = require_size(name, arguments[name])
+        for name in ("dropout", "attention_dropout"):
+            arguments[name] = require_rate(name, arguments[name])
+        arguments["window"] = masks.require_window(arguments["window"])
         options = cls(
             rotary=keras.saving.serialize_keras_object(rotary),
             kernel_initializer=initializers.serialize(initializers.get(kernel_initializer)),
@@ -46,7 +55,6 @@ class BlockOptions:
             **arguments,
         )
         require_normalization(options.normalization)
-        masks.require_window(options.window)
         # These check their arguments, so that a bad one is refused before anything is built.
         options.feed_forward("float32")
         some_key_dim = 1 if options.key_dim is None else options.key_dim

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attn.checks import require_choice, require_rate, require_size
 from keras_attn.layers import (
     GRU,
     LSTM,
@@ -13,7 +14,6 @@ from keras_attn.layers import (
     LSTMCell,
     Maxout,
 )
-from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
 from keras_attn.models.precision import Precision, require_float
 from keras_attn.models.token_model import TokenModel
 from keras_attn.models.vocabularies import require_shared_vocabulary

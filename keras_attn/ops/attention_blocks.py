@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_attn.ops import masks
+from keras_attn.ops.precision import at_least_float32, wide_dtype
 from keras_attn.ops.shapes import sizes
 
 _HIDDEN = float("-inf")
@@ -60,7 +61,7 @@ def attend(plan: Plan, blocks: Blocks):
     features = blocks.value.shape[-1]
 
     def query_block(i, outputs, log_sums):
-        query = _wide(blocks.query[i])
+        query = at_least_float32(blocks.query[i])
         rows = sizes(query)[:-1]
 
         def key_block(n, weighted, total, highest):
@@ -74,7 +75,7 @@ def attend(plan: Plan, blocks: Blocks):
             total = total * shrunk + tf.reduce_sum(weights, axis=-1, keepdims=True)
             if plan.dropout:
                 weights *= _kept(plan, blocks, weights, i, j)
-            weighted = weighted * shrunk + tf.matmul(weights, _wide(blocks.value[j]))
+            weighted = weighted * shrunk + tf.matmul(weights, at_least_float32(blocks.value[j]))
             return n + 1, weighted, total, new_highest
 
         zero = tf.zeros([*rows, 1], query.dtype)
@@ -90,7 +91,7 @@ def attend(plan: Plan, blocks: Blocks):
         return i + 1, outputs.write(i, output), log_sums.write(i, highest + tf.math.log(total))
 
     block_shape = blocks.query.shape[1:-1]
-    wide = _wide_dtype(blocks.query)
+    wide = wide_dtype(blocks.query.dtype)
     _, outputs, log_sums = _for_each_query_block(
         blocks,
         query_block,
@@ -112,20 +113,20 @@ def gradient(plan: Plan, blocks: Blocks, outputs, saved, output_gradients):
     (outputs,), (log_sums,), (d_outputs,) = outputs, saved, output_gradients
 
     def query_block(i, d_queries, d_keys, d_values):
-        query, d_output = _wide(blocks.query[i]), _wide(d_outputs[i])
-        mean = tf.reduce_sum(d_output * _wide(outputs[i]), axis=-1, keepdims=True)
+        query, d_output = at_least_float32(blocks.query[i]), at_least_float32(d_outputs[i])
+        mean = tf.reduce_sum(d_output * at_least_float32(outputs[i]), axis=-1, keepdims=True)
         log_sum = log_sums[i]
 
         def key_block(n, d_query, d_keys, d_values):
             j = blocks.key_block(i, n)
             weights = tf.exp(_scores(plan, blocks, query, i, j) - log_sum)  # (B, G, H * P, Q)
-            d_weights = tf.matmul(d_output, _wide(blocks.value[j]), transpose_b=True)
+            d_weights = tf.matmul(d_output, at_least_float32(blocks.value[j]), transpose_b=True)
             used = weights
             if plan.dropout:
                 kept = _kept(plan, blocks, weights, i, j)
                 d_weights, used = d_weights * kept, weights * kept
             d_scores = weights * (d_weights - mean)
-            d_query += tf.matmul(d_scores, _wide(blocks.key[j]))
+            d_query += tf.matmul(d_scores, at_least_float32(blocks.key[j]))
             d_key = tf.matmul(d_scores, query, transpose_a=True)
             d_value = tf.matmul(used, d_output, transpose_a=True)
             d_keys = d_keys.write(j, d_keys.read(j) + d_key)
@@ -170,7 +171,7 @@ def _for_each_query_block(blocks, body, *arrays):
 
 def _scores(plan, blocks, query, i, j):
     """Scores of queries (B, G, H * P, d) with block j of the keys, -inf where hidden."""
-    scores = tf.matmul(query, _wide(blocks.key[j]), transpose_b=True)  # (B, G, H * P, Q)
+    scores = tf.matmul(query, at_least_float32(blocks.key[j]), transpose_b=True)  # (B, G, H * P, Q)
     visible = _visible(plan, blocks, i, j)
     if visible is None:
         return scores
@@ -228,13 +229,5 @@ def _array(blocks, element_shape, dtype):
 
 def _zeros(blocks):
     """Sums that begin with 0, one for each block."""
-    dtype = _wide_dtype(blocks)
+    dtype = wide_dtype(blocks.dtype)
     return _array(blocks, blocks.shape[1:], dtype).unstack(tf.zeros(sizes(blocks), dtype))
-
-
-def _wide(x):
-    return tf.cast(x, _wide_dtype(x))
-
-
-def _wide_dtype(x):
-    return tf.float32 if x.dtype.size < 4 else x.dtype

@@ -10,6 +10,7 @@ from keras_attn.ops.attention_scoring import AdditiveScoring, ProductScoring
 from keras_attn.ops.chunks import before_each_step
 from keras_attn.ops.gru_gradient import form_of, of_projection
 from keras_attn.ops.hand_gradient import with_gradient
+from keras_attn.ops.precision import wide_dtype
 from keras_attn.ops.products import sum_of_outer_products, sum_of_rows, times
 from keras_attn.ops.scan import scan
 from keras_attn.ops.shapes import sizes
@@ -324,7 +325,7 @@ def _step_gradient(
     d_context += tf.matmul(d_x, turned.context_kernel)
     d_alignment += tf.matmul(d_context[:, None], given.memory, transpose_b=True)[:, 0]  # (B, S)
 
-    precision = tf.float64 if given.keys.dtype == tf.float64 else tf.float32
+    precision = wide_dtype(given.keys.dtype)
     d_alignment, precise = tf.cast(d_alignment, precision), tf.cast(alignment, precision)
     mean = tf.reduce_sum(precise * d_alignment, axis=-1, keepdims=True)
     d_scores = precise * (d_alignment - mean)  # (B, S)

@@ -7,6 +7,7 @@ gates, or the state itself.
 
 import tensorflow as tf
 
+from keras_attn.ops.precision import wide_dtype
 from keras_attn.ops.products import flat
 
 
@@ -33,7 +34,7 @@ class AdditiveScoring:
     @staticmethod
     def zero_sums(given):
         """Sums over the steps: (S, B, a), for the keys; (a,), for the vector; float32 at least."""
-        dtype = tf.float64 if given.keys.dtype == tf.float64 else tf.float32
+        dtype = wide_dtype(given.keys.dtype)
         return (
             tf.zeros_like(given.keys, dtype=dtype),
             tf.zeros_like(given.score_vector, dtype=dtype),

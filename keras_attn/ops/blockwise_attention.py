@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_attn.checks import require_size
 from keras_attn.ops import attention_blocks, masks
 from keras_attn.ops.attention_blocks import Blocks, Plan
 from keras_attn.ops.attention_shapes import require_shapes, scores_shape
@@ -103,8 +104,8 @@ def blockwise_attention(
     """
     query, key, value = (tf.convert_to_tensor(x) for x in (query, key, value))
     require_shapes(query, key, value)
-    masks.require_window(window)
-    _require_block_size(block_size, block_mask)
+    block_size = _known_block_size(block_size, block_mask)
+    window = masks.require_window(window)
     seed = None if dropout == 0 else seed_of(dropout, seed)
 
     shape = scores_shape(query, key)
@@ -167,17 +168,13 @@ def seed_of(dropout, seed):
     return int32_seed(seed)
 
 
-def _require_block_size(block_size, block_mask):
+def _known_block_size(block_size, block_mask) -> int | None:
     if block_size is None and block_mask is not None:
         raise ValueError(
             "A `block_mask` tells blocks by their numbers, so it needs to know their size: pass "
             "block_size too. Received: block_size=None"
         )
-    sized = isinstance(block_size, int) and not isinstance(block_size, bool) and block_size > 0
-    if not (sized or block_size is None):
-        raise ValueError(
-            f"`block_size` must be a positive integer. Received: block_size={block_size!r}"
-        )
+    return None if block_size is None else require_size("block_size", block_size)
 
 
 def _block_size(length, keys, window) -> int:

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.ops.hand_gradient import with_gradient
+from keras_attn.ops.precision import wide_dtype
 from keras_attn.ops.products import flat, sum_of_rows
 
 
@@ -19,7 +20,7 @@ def layer_normalization(x, gamma, beta, epsilon: float = 1e-6):
     Reference:
         Ba et al. 2016, "Layer normalization", https://arxiv.org/abs/1607.06450
     """
-    dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
+    dtype = wide_dtype(x.dtype)
     given = tuple(tf.cast(each, dtype) for each in (x, gamma, beta))
     (y,) = with_gradient(_forward, _backward, (epsilon,))(given)
     return tf.cast(y, x.dtype)

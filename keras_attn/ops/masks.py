@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_attn.checks import is_whole
+from keras_attn.ops.precision import at_least_float32
 from keras_attn.ops.shapes import sizes
 
 _LOWEST = -1.7e38
@@ -47,9 +49,11 @@ def carried(tensor, mask=None):
 
 
 def require_window(window, name: str = "window"):
-    """Raise `ValueError` unless `window` is None or a positive integer."""
-    if window is None or (isinstance(window, int) and not isinstance(window, bool) and window > 0):
-        return
+    """The window, or `ValueError` unless it is None or a positive integer."""
+    if window is None:
+        return None
+    if is_whole(window) and window > 0:
+        return int(window)
     raise ValueError(
         f"`{name}` must be a positive integer, the number of positions that a query sees on one "
         f"side, its own among them, or None for all. Received: {name}={window!r}"
@@ -398,8 +402,7 @@ def masked_softmax(scores, mask=None):
     Returns:
         Weights of the shape of the scores, float32 (float64 for float64 scores).
     """
-    if keras.backend.standardize_dtype(scores.dtype) != "float64":
-        scores = ops.cast(scores, "float32")
+    scores = at_least_float32(scores)
     if mask is None:
         return ops.softmax(scores, axis=-1)
     mask = require_boolean(mask)

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_attn.ops.precision import at_least_float32
 from keras_attn.ops.shapes import sizes
 
 
@@ -24,7 +25,4 @@ def sum_of_outer_products(a, b):
 
 def sum_of_rows(x):
     """The gradient of a bias, summed in float32 at least: (..., features) -> (features,)."""
-    rows = flat(x)
-    if x.dtype.size < 4:
-        return tf.cast(tf.reduce_sum(tf.cast(rows, tf.float32), axis=0), x.dtype)
-    return tf.reduce_sum(rows, axis=0)
+    return tf.cast(tf.reduce_sum(at_least_float32(flat(x)), axis=0), x.dtype)

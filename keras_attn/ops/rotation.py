@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.checks import is_whole
 from keras_attn.ops.angles import (
     along_axis_1,
     angles,
@@ -165,9 +166,9 @@ def _require_convention(convention):
 def turning_features(features, rotary_dim):
     """How many of the features turn, or `ValueError` if they cannot."""
     rotary_dim = features if rotary_dim is None else rotary_dim
-    if not isinstance(rotary_dim, int) or not 0 < rotary_dim <= features or rotary_dim % 2:
+    if not is_whole(rotary_dim) or not 0 < rotary_dim <= features or rotary_dim % 2:
         raise ValueError(
             "Features turn in pairs: the number to rotate must be even, positive and at most the "
             f"{features} there are. Received: rotary_dim={rotary_dim}"
         )
-    return rotary_dim
+    return int(rotary_dim)

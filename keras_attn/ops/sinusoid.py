@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_attn.checks import require_size
 from keras_attn.ops.angles import (
     angles,
     closed_geometric_frequencies,
@@ -54,8 +55,7 @@ def sinusoid(
         Klein et al. 2017, "OpenNMT", https://arxiv.org/abs/1701.02810
     """
     require_layout(layout)
-    if not isinstance(dim, int) or dim < 1:
-        raise ValueError(f"`dim` must be a positive integer. Received: dim={dim!r}")
+    dim = require_size("dim", dim)
     exact = exact_dtype(dtype)
     positions = position_tensor(positions, exact)
     if layout == "opennmt_tf":

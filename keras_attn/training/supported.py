@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import keras
 import tensorflow as tf
 
+from keras_attn.checks import is_whole
 from keras_attn.training.penalties import RULES
 
 
@@ -48,8 +49,7 @@ def require_options(
 
 
 def _require_whole(name: str, value, least: int, meaning: str) -> None:
-    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_whole or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(
             f"{name} is a whole number of {least} or more: {meaning}. Received: {name}={value!r}"
         )

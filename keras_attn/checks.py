@@ -3,17 +3,21 @@
 import numbers
 
 
+def is_whole(value) -> bool:
+    """Whether a value is an integer of Python or NumPy; True and False are none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def require_size(name: str, size) -> int:
     """Return a size or a number of things, or raise `ValueError` if it is no positive integer."""
-    integral = isinstance(size, numbers.Integral) and not isinstance(size, bool)
-    if not integral or size <= 0:
+    if not is_whole(size) or size <= 0:
         raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
     return int(size)
 
 
 def require_rate(name: str, rate) -> float:
     """Return a dropout rate, or raise `ValueError` if it does not lie in [0, 1)."""
-    if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
+    if not isinstance(rate, numbers.Real) or isinstance(rate, bool) or not 0 <= rate < 1:
         raise ValueError(
             f"`{name}` is the fraction of units to drop, at least 0 and below 1. "
             f"Received: {name}={rate!r}"
