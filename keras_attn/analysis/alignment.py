@@ -26,6 +26,8 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
         ValueError: if there is no example or an alignment does not fit its tokens.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_attn.analysis import plot_alignments
         >>> figure = plot_alignments([(["a", "b"], ["x"], np.array([[0.9, 0.1]]))])
 
     Reference:
@@ -66,6 +68,17 @@ def save_figure(figure, file, file_format: str) -> None:
 
     The text of an SVG stays text, to be searched and shown in the reader's fonts. Characters that
     no font of this machine has are one warning.
+
+    Args:
+        figure: a `matplotlib.figure.Figure`.
+        file: a path, or an open file of bytes.
+        file_format: "png" or "svg".
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_attn.analysis import plot_alignments, save_figure
+        >>> figure = plot_alignments([(["a", "b"], ["x"], np.array([[0.9, 0.1]]))])
+        >>> save_figure(figure, "alignment.png", "png")
     """
     import matplotlib
 

@@ -61,6 +61,12 @@ def plot_cell_states(
 
     Raises:
         ValueError: nothing to plot, or lengths that do not go together.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_attn.analysis import plot_cell_states
+        >>> markers, memories = np.array([0, 1, 0]), np.array([[0.0], [0.5], [0.5]])
+        >>> figure = plot_cell_states([markers], [memories], [np.array([0.0, 0.4, 0.5])])
     """
     from matplotlib.figure import Figure
 

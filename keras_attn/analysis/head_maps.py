@@ -28,6 +28,20 @@ def sentence_maps(
 
     Raises:
         ValueError: if the model has no maps of heads.
+
+    Example:
+        >>> from keras_attn.analysis import sentence_maps
+        >>> from keras_attn.models import Transformer
+        >>> from keras_attn.serving import TextModel
+        >>> from keras_attn.text import CharacterTokenizer
+        >>> letters = CharacterTokenizer("ab")
+        >>> size = letters.vocabulary_size
+        >>> model = Transformer(size, size, dim=8, num_heads=2, intermediate_dim=8,
+        ...                     encoder_layers=1, decoder_layers=1, max_length=16)
+        >>> maps = sentence_maps(TextModel(model, letters, letters, 16, 16), ["ab"], ["ba"])
+        >>> read, _, weights = maps["encoder"][0][0]  # of the first block, for the first sentence
+        >>> len(read), weights.shape
+        (3, (2, 3, 3))
     """
     if not hasattr(text_model.model, "attention_maps"):
         raise ValueError(

@@ -23,6 +23,11 @@ class HeadScores:
             left out, over the queries that have such a key; NaN if no query has.
         uniform: the mean entropy over the logarithm of the number of visible keys, over the queries
             with at least two.
+
+    Example:
+        >>> from keras_attn.analysis import HeadScores
+        >>> HeadScores(offset=-1, positional=0.8, copying=0.1, uniform=0.2).described
+        'positional -1: 0.80'
     """
 
     offset: int
@@ -69,6 +74,8 @@ def score_heads(
         ValueError: if there is no sentence, or weights do not fit their tokens.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_attn.analysis import score_heads
         >>> before = np.eye(4, k=-1)[None]  # one head, (1, 4, 4)
         >>> before[0, 0, 0] = 1.0
         >>> score_heads([("abcd", "abcd", before)])[0]
@@ -168,6 +175,12 @@ def plot_heads(
 
     Raises:
         ValueError: if there is no block, or weights do not fit the tokens.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_attn.analysis import plot_heads
+        >>> two_heads = np.full((2, 2, 2), 0.5)
+        >>> figure = plot_heads(["a", "b"], ["x", "y"], [two_heads])
 
     Reference:
         Vaswani et al. 2017, figures 3 to 5.

@@ -92,23 +92,6 @@ def beam_search(
 
     Tokens are found at the end, by following back-pointers; attention is gathered once, then.
 
-    Example:
-
-    ```python
-    import tensorflow as tf
-    from keras_attn.decoding import beam_search
-
-    logits = tf.math.log([[0.0, 0.2, 0.8], [0.0, 1.0, 0.0], [0.0, 0.9, 0.1]])
-
-    def step(tokens, state):
-        return tf.gather(logits, tokens), state
-
-    found = beam_search(step, {}, 1, start_id=0, end_id=1, max_length=5, beam_width=2)
-    found.tokens[0]  # [[2, 1, 1, 1, 1], [1, 1, 1, 1, 1]]
-    found.lengths[0]  # [2, 1]
-    found.scores[0]  # [log(0.8 * 0.9), log(0.2)]
-    ```
-
     Args:
         step: `step(tokens (N,) int32, state) -> (logits (N, V), state[, attention (N, S)])`, with
             N = B * W, the beams of an example side by side.
@@ -145,6 +128,16 @@ def beam_search(
     Raises:
         ValueError: if an argument is out of range, or a state, logits or attention have a wrong
             shape; as far as shapes are known at tracing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.decoding import beam_search
+        >>> chain = tf.math.log([[0.0, 0.1, 0.9], [0.0, 1.0, 0.0], [0.0, 0.7, 0.3]])
+        >>> def step(tokens, state):  # what follows a token depends on it alone
+        ...     return tf.gather(chain, tokens), state
+        >>> found = beam_search(step, {}, 1, start_id=0, end_id=1, max_length=5, beam_width=2)
+        >>> [round(float(score), 3) for score in tf.exp(found.log_probabilities[0])]
+        [0.63, 0.189]
 
     Reference: Wu et al., "Google's Neural Machine Translation System", 2016, arXiv:1609.08144,
     section 7.

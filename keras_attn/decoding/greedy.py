@@ -31,24 +31,6 @@ def greedy_search(
     none is above -inf leave the example without an answer: length 0 and score -inf. The other
     examples of the batch are untouched.
 
-    Example:
-
-    ```python
-    import tensorflow as tf
-    from keras_attn.decoding import greedy_search
-
-    # A Markov chain: start (0) to 2 to end (1).
-    logits = tf.math.log([[0.0, 0.2, 0.8], [0.0, 1.0, 0.0], [0.0, 0.9, 0.1]])
-
-    def step(tokens, state):
-        return tf.gather(logits, tokens), state
-
-    found = greedy_search(step, {}, batch_size=1, start_id=0, end_id=1, max_length=5)
-    found.tokens[0, 0]  # [2, 1, 1, 1, 1]
-    found.lengths[0, 0]  # 2
-    found.scores[0, 0]  # log(0.8 * 0.9)
-    ```
-
     Args:
         step: `step(tokens (B,) int32, state) -> (logits (B, V), state[, attention (B, S)])`.
         state: any nest of tensors with leading dimension B; a step returns it with the same
@@ -70,6 +52,16 @@ def greedy_search(
     Raises:
         ValueError: if an argument is out of range, or a state, logits or attention have a wrong
             shape; as far as shapes are known at tracing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.decoding import greedy_search
+        >>> chain = tf.math.log([[0.0, 0.1, 0.9], [0.0, 1.0, 0.0], [0.0, 0.7, 0.3]])
+        >>> def step(tokens, state):  # what follows a token depends on it alone
+        ...     return tf.gather(chain, tokens), state
+        >>> found = greedy_search(step, {}, batch_size=1, start_id=0, end_id=1, max_length=5)
+        >>> found.tokens[0, 0, : found.lengths[0, 0]].numpy().tolist()
+        [2, 1]
     """
     if tf.get_static_value(n_best) != 1:
         raise ValueError(

@@ -26,6 +26,16 @@ class Hypotheses(NamedTuple):
             if the step returns none.
         token_log_probabilities: (B, W, L) float32, `log p(y_t | y_<t)` of each token; over the
             tokens of a hypothesis they add up to its log-probability.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.decoding import greedy_search
+        >>> chain = tf.math.log([[0.0, 0.1, 0.9], [0.0, 1.0, 0.0], [0.0, 0.7, 0.3]])
+        >>> def step(tokens, state):  # what follows a token depends on it alone
+        ...     return tf.gather(chain, tokens), state
+        >>> found = greedy_search(step, {}, 1, start_id=0, end_id=1, max_length=5)
+        >>> found.tokens.numpy().tolist(), found.lengths.numpy().tolist()
+        ([[[2, 1, 1, 1, 1]]], [[2]])
     """
 
     tokens: tf.Tensor

@@ -20,12 +20,9 @@ def length_penalty(log_probability, length, alpha):
         The score, float32, of the broadcast shape.
 
     Example:
-
-    ```python
-    from keras_attn.decoding import length_penalty
-
-    length_penalty(-3.0, 3, alpha=1.0)  # -2.25
-    ```
+        >>> from keras_attn.decoding import length_penalty
+        >>> float(length_penalty(-3.0, 3, alpha=1.0))
+        -2.25
 
     Reference: Wu et al., "Google's Neural Machine Translation System", 2016, arXiv:1609.08144.
     """
@@ -54,12 +51,10 @@ def coverage_penalty(attention_sums, beta, mask=None):
         (B,) float32, 0 or less.
 
     Example:
-
-    ```python
-    from keras_attn.decoding import coverage_penalty
-
-    coverage_penalty([[0.5, 1.2, 0.9]], beta=0.2)  # 0.2 * (log 0.5 + log 0.9)
-    ```
+        >>> from keras_attn.decoding import coverage_penalty
+        >>> penalty = coverage_penalty([[0.5, 1.2, 0.9]], beta=0.2)
+        >>> round(float(penalty[0]), 4)  # 0.2 (log 0.5 + log 0.9)
+        -0.1597
 
     Reference: Wu et al., "Google's Neural Machine Translation System", 2016, arXiv:1609.08144.
     """

@@ -41,21 +41,6 @@ def sample(
     `n_best` samples are drawn of each example, independently: the same tokens may be drawn twice.
     They are those of a batch in which every example stands `n_best` times in a row.
 
-    Example:
-
-    ```python
-    import tensorflow as tf
-    from keras_attn.decoding import sample
-
-    logits = tf.math.log([[0.0, 0.2, 0.8], [0.0, 1.0, 0.0], [0.0, 0.9, 0.1]])
-
-    def step(tokens, state):
-        return tf.gather(logits, tokens), state
-
-    drawn = sample(step, {}, 100, start_id=0, end_id=1, max_length=5, top_p=0.9, seed=7)
-    drawn.tokens[:, 0]  # (100, 5): 20 of 100 are expected to be [1, 1, 1, 1, 1]
-    ```
-
     Args:
         step, state, batch_size, start_id, end_id, max_length: as in `greedy_search`.
         temperature: T above 0; below 1 it sharpens the distribution.
@@ -73,6 +58,16 @@ def sample(
 
     Raises:
         ValueError: as `greedy_search`, and if temperature, top_k, top_p or n_best are out of range.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.decoding import sample
+        >>> chain = tf.math.log([[0.0, 0.1, 0.9], [0.0, 1.0, 0.0], [0.0, 0.7, 0.3]])
+        >>> def step(tokens, state):  # what follows a token depends on it alone
+        ...     return tf.gather(chain, tokens), state
+        >>> drawn = sample(step, {}, 1, start_id=0, end_id=1, max_length=5, seed=3)
+        >>> int(drawn.lengths[0, 0]) <= 5
+        True
 
     References:
         Fan et al., "Hierarchical Neural Story Generation", 2018, arXiv:1805.04833.

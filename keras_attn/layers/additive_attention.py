@@ -62,6 +62,8 @@ class AdditiveAttention(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.layers import AdditiveAttention
     >>> layer = AdditiveAttention(8)
     >>> context, weights = layer(
     ...     keras.ops.ones((2, 3, 4)), keras.ops.ones((2, 5, 6)), return_attention_scores=True

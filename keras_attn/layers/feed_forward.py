@@ -39,6 +39,8 @@ class FeedForward(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.layers import FeedForward
     >>> layer = FeedForward(16, "swiglu")
     >>> tuple(layer(keras.ops.ones((2, 3, 8))).shape)
     (2, 3, 8)

@@ -59,6 +59,8 @@ class LuongAttention(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.layers import LuongAttention
     >>> layer = LuongAttention("general")
     >>> query, memory = keras.ops.ones((2, 3, 4)), keras.ops.ones((2, 5, 6))
     >>> tuple(layer(query, memory).shape)

@@ -112,6 +112,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Examples:
 
+    >>> import keras
+    >>> from keras_attn.layers import MultiHeadAttention
     >>> layer = MultiHeadAttention(num_heads=4, key_dim=8, num_key_value_heads=2, rotary=True)
     >>> tokens = keras.random.normal((2, 5, 16))
     >>> tuple(layer(tokens, tokens, use_causal_mask=True).shape)

@@ -43,6 +43,8 @@ class PositionEmbedding(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.layers import PositionEmbedding
     >>> tokens = keras.ops.ones((2, 3, 8))
     >>> tuple((tokens + PositionEmbedding(max_length=16)(tokens)).shape)
     (2, 3, 8)

@@ -47,6 +47,8 @@ class RotaryEmbedding(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.layers import RotaryEmbedding
     >>> tuple(RotaryEmbedding()(keras.ops.ones((2, 3, 4, 8)), start_index=5).shape)
     (2, 3, 4, 8)
 

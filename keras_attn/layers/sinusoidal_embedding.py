@@ -45,6 +45,8 @@ class SinusoidalEmbedding(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.layers import SinusoidalEmbedding
     >>> tokens = keras.ops.ones((2, 3, 8))
     >>> tuple((tokens + SinusoidalEmbedding()(tokens)).shape)
     (2, 3, 8)

@@ -69,6 +69,8 @@ class TransformerDecoderBlock(keras.layers.Layer):
 
     Examples:
 
+    >>> import keras
+    >>> from keras_attn.layers import TransformerDecoderBlock
     >>> block = TransformerDecoderBlock(4, 32)
     >>> tokens, memory = keras.ops.ones((2, 3, 16)), keras.ops.ones((2, 5, 24))
     >>> tuple(block(tokens, memory).shape)

@@ -55,6 +55,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.layers import TransformerEncoderBlock
     >>> block = TransformerEncoderBlock(4, 32, normalize_first=True, activation="gelu")
     >>> tuple(block(keras.ops.ones((2, 3, 16))).shape)
     (2, 3, 16)

@@ -79,6 +79,8 @@ class RNNSearch(TokenModel):
             cell, or sizes that must be equal for tied or shared embeddings and are not.
 
     Example:
+        >>> import keras
+        >>> from keras_attn.models import RNNSearch
         >>> model = RNNSearch(20, 10, embedding_dim=8, encoder_units=8, decoder_units=8,
         ...                   attention_units=8, readout_units=8)
         >>> model({"source": keras.ops.ones((2, 5), "int32"),

@@ -114,6 +114,8 @@ class Transformer(TokenModel):
             divide the width, rotary positions in heads of an odd width.
 
     Example:
+        >>> import keras
+        >>> from keras_attn.models import Transformer
         >>> model = Transformer(20, 20, dim=16, num_heads=2, intermediate_dim=32,
         ...                     encoder_layers=1, decoder_layers=1)
         >>> model({"source": keras.ops.ones((2, 5), "int32"),

@@ -91,6 +91,8 @@ def additive_attention(
 
     Example:
 
+    >>> from keras import ops
+    >>> from keras_attn.ops import additive_attention
     >>> query, keys = ops.ones((2, 3, 8)), ops.ones((2, 5, 8))
     >>> context, weights = additive_attention(query, keys, ops.ones((2, 5, 4)), ops.ones((8,)))
     >>> tuple(context.shape), tuple(weights.shape)

@@ -63,6 +63,8 @@ def dot_product_attention(
 
     Example:
 
+    >>> from keras import ops
+    >>> from keras_attn.ops import dot_product_attention
     >>> query, key = ops.ones((2, 3, 4, 8)), ops.ones((2, 5, 2, 8))
     >>> output, weights = dot_product_attention(query, key, key, return_weights=True)
     >>> output.shape, weights.shape

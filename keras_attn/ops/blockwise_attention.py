@@ -75,6 +75,8 @@ def blockwise_attention(
 
     Examples:
 
+    >>> import tensorflow as tf
+    >>> from keras_attn.ops import blockwise_attention
     >>> query, key = tf.ones([2, 300, 4, 8]), tf.ones([2, 500, 2, 8])
     >>> blockwise_attention(query, key, key, causal=True).shape
     TensorShape([2, 300, 4, 8])

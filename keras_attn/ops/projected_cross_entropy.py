@@ -47,6 +47,13 @@ def projected_cross_entropy(
         ValueError: if a shape or a factor is another than above, or a label with a weight is
             outside of [0, V). In a graph the last is an `InvalidArgumentError`; XLA can raise
             nothing, and there the sum is NaN and such a token has no gradient.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.ops import projected_cross_entropy
+        >>> loss = projected_cross_entropy(tf.zeros([2, 3]), tf.ones([4, 3]), [0, 1], [1.0, 0.0])
+        >>> round(float(loss), 4)  # log 4, of the one token that counts
+        1.3863
     """
     require_smoothing(label_smoothing)
     require_z_loss(z_loss)

@@ -33,6 +33,12 @@ def project(inputs, kernel, bias=None):
 
     Returns:
         (..., blocks * units).
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.ops import project
+        >>> tuple(project(ops.ones((2, 5, 3)), ops.ones((3, 8)), ops.zeros(8)).shape)
+        (2, 5, 8)
     """
     projected = ops.matmul(inputs, kernel)
     return projected if bias is None else projected + bias
@@ -66,6 +72,11 @@ class LSTMForm(NamedTuple):
             `"NFG"` forget gate, `"NOG"` output gate, `"NIAF"` input activation, `"NOAF"` output
             activation. `"CIFG"`: the forget gate is 1 - input gate. `"FGR"`: the gates also see
             all gates of the step before.
+
+    Example:
+        >>> from keras_attn.ops import LSTMForm
+        >>> LSTMForm(variant="CIFG").gates
+        ('input', 'output')
     """
 
     peepholes: str | None = None
@@ -123,6 +134,14 @@ def lstm_step(
 
     Returns:
         The new states, in a list like `states`; the first is the output h'.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.ops import LSTMForm, lstm_step
+        >>> states = [ops.zeros((2, 4)), ops.zeros((2, 4))]
+        >>> hidden, cell = lstm_step(ops.ones((2, 16)), states, ops.ones((4, 16)), form=LSTMForm())
+        >>> round(float(cell[0, 0]), 4)  # sigmoid(1) tanh(1)
+        0.5568
 
     References:
         - [Gers and Schmidhuber, 2000](https://doi.org/10.1109/IJCNN.2000.861302), peepholes
@@ -195,6 +214,13 @@ def gru_step(
     Returns:
         (B, units), the new h.
 
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.ops import gru_step
+        >>> hidden = gru_step(ops.ones((2, 12)), ops.zeros((2, 4)), ops.ones((4, 12)))
+        >>> round(float(hidden[0, 0]), 4)  # (1 - sigmoid(1)) tanh(1)
+        0.2048
+
     Reference:
         [Cho et al., 2014](https://arxiv.org/abs/1406.1078v3), equations 5 to 8.
     """
@@ -238,6 +264,13 @@ def gru_step_reset_after(
 
     Returns:
         (B, units), the new h.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.ops import gru_step_reset_after
+        >>> hidden = gru_step_reset_after(ops.ones((2, 12)), ops.zeros((2, 4)), ops.ones((4, 12)))
+        >>> round(float(hidden[0, 0]), 4)  # (1 - sigmoid(1)) tanh(1)
+        0.2048
 
     Reference:
         [Cho et al., 2014, version 1](https://arxiv.org/abs/1406.1078v1).

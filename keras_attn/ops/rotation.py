@@ -77,6 +77,8 @@ def rotate(
 
     Example:
 
+    >>> from keras import ops
+    >>> from keras_attn.ops import rotate
     >>> tuple(rotate(ops.ones((1, 2, 4)), ops.arange(2)).shape)
     (1, 2, 4)
 
@@ -134,6 +136,8 @@ def permute_features(weights, source: str, target: str, rotary_dim: int | None =
 
     Example:
 
+    >>> from keras import ops
+    >>> from keras_attn.ops import permute_features
     >>> permute_features(ops.arange(4), "half_split", "interleaved")
     <tf.Tensor: shape=(4,), dtype=int32, numpy=array([0, 2, 1, 3], dtype=int32)>
     """

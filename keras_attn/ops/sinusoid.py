@@ -46,6 +46,8 @@ def sinusoid(
 
     Example:
 
+    >>> from keras import ops
+    >>> from keras_attn.ops import sinusoid
     >>> tuple(sinusoid(ops.arange(3), 4).shape)
     (3, 4)
 

@@ -12,7 +12,13 @@ MODELS_ROOT = "/models"  # where TensorFlow Serving's container has its models
 
 @dataclass(frozen=True)
 class LatestVersions:
-    """Serve the `count` highest version numbers."""
+    """Serve the `count` highest version numbers.
+
+    Example:
+        >>> from keras_attn.serving import LatestVersions
+        >>> LatestVersions(2).select([2, 1, 3])
+        [2, 3]
+    """
 
     count: int = 1
 
@@ -22,7 +28,13 @@ class LatestVersions:
 
 @dataclass(frozen=True)
 class AllVersions:
-    """Serve every version of the directory."""
+    """Serve every version of the directory.
+
+    Example:
+        >>> from keras_attn.serving import AllVersions
+        >>> AllVersions().select([2, 1, 3])
+        [1, 2, 3]
+    """
 
     def select(self, available: list[int]) -> list[int]:
         return sorted(available)
@@ -30,7 +42,13 @@ class AllVersions:
 
 @dataclass(frozen=True)
 class SpecificVersions:
-    """Serve exactly these version numbers."""
+    """Serve exactly these version numbers: `versions`, as far as they are there.
+
+    Example:
+        >>> from keras_attn.serving import SpecificVersions
+        >>> SpecificVersions((1, 7)).select([2, 1, 3])
+        [1]
+    """
 
     versions: tuple[int, ...]
 
@@ -43,7 +61,20 @@ VersionPolicy = LatestVersions | AllVersions | SpecificVersions
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One model: its name in the URL and the directory that holds its numbered versions."""
+    """One model: its name in the URL and the directory that holds its numbered versions.
+
+    Args:
+        name: in the URL.
+        base_path: the directory of the versions.
+        versions: which of them are served.
+        labels: numbers of versions by the names that requests may use for them.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from keras_attn.serving import ModelConfig
+        >>> ModelConfig("dates", Path("models/dates")).versions
+        LatestVersions(count=1)
+    """
 
     name: str
     base_path: Path
@@ -73,6 +104,7 @@ def models_from_flags(
         UserError: if the flags contradict each other or the configuration is not valid.
 
     Example:
+        >>> from keras_attn.serving import models_from_flags
         >>> models_from_flags(model_name="dates", model_base_path="/models/dates")[0].name
         'dates'
     """
@@ -101,8 +133,22 @@ def read_model_config_file(
 ) -> list[ModelConfig]:
     """The models of a `ModelServerConfig` file in protobuf's text form.
 
+    Args:
+        path: of the file.
+        models_root, allow_version_labels: see `models_from_flags`.
+
     Raises:
         UserError: naming the file, if it cannot be read or is not a valid configuration.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from keras_attn.serving import read_model_config_file
+        >>> text = '''model_config_list { config {
+        ...     name: "dates" base_path: "/models/dates" model_platform: "tensorflow"
+        ... } }'''
+        >>> _ = Path("models.config").write_text(text)
+        >>> [model.name for model in read_model_config_file("models.config")]
+        ['dates']
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -128,8 +174,20 @@ def parse_model_config(
 ) -> list[ModelConfig]:
     """The models of a `ModelServerConfig` in protobuf's text form.
 
+    Args:
+        text: the configuration.
+        models_root, allow_version_labels: see `models_from_flags`.
+
     Raises:
         UserError: one sentence that names the problem.
+
+    Example:
+        >>> from keras_attn.serving import parse_model_config
+        >>> text = '''model_config_list { config {
+        ...     name: "dates" base_path: "/models/dates" model_platform: "tensorflow"
+        ... } }'''
+        >>> [model.name for model in parse_model_config(text)]
+        ['dates']
     """
     entries = _parse_message(text).model_config_list.config
     models = [_model(entry, models_root, allow_version_labels) for entry in entries]

@@ -31,8 +31,11 @@ def export(model, directory: str | os.PathLike) -> Path:
         UserError: if the directory cannot be written.
 
     Example:
-        >>> export(text_model, "models/dates")
-        PosixPath('models/dates/1')
+        >>> import keras
+        >>> from keras_attn.serving import export
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> export(model, "models/mine")
+        PosixPath('models/mine/1')
     """
     directory = Path(directory)
     exportable = _KerasModel(model) if isinstance(model, keras.Model) else model
@@ -75,10 +78,23 @@ def _publish(version: Path, directory: Path) -> Path:
 
 
 class _KerasModel:
-    """The one signature of a plain functional model."""
+    """The one signature of a plain functional or sequential model.
+
+    Raises:
+        ValueError: if its inputs are not known.
+    """
 
     def __init__(self, model: keras.Model):
         self._model = model
+        try:
+            sequential = isinstance(model, keras.Sequential)  # which has no structure of its own
+            self._input = model.inputs[0] if sequential else model.input
+            self._output = model.outputs[0] if sequential else model.output
+        except (AttributeError, TypeError) as error:
+            raise ValueError(
+                "The inputs of the model are not known, from which the signature is made: begin it "
+                f"with a keras.Input. Received: model={model.name}"
+            ) from error
 
     @property
     def resources(self) -> list[tf.Variable]:
@@ -87,7 +103,7 @@ class _KerasModel:
     def signatures(self) -> dict:
         specs = {
             tensor.name: tf.TensorSpec(tensor.shape, tensor.dtype, name=tensor.name)
-            for tensor in self._model.inputs
+            for tensor in tf.nest.flatten(self._input)
         }
         names = list(specs)
 
@@ -103,14 +119,12 @@ class _KerasModel:
 
     def _arrange(self, tensors: dict):
         """The tensors in the structure in which the model was given its inputs."""
-        structure = self._model.input
-        return tf.nest.map_structure(lambda tensor: tensors[tensor.name], structure)
+        return tf.nest.map_structure(lambda tensor: tensors[tensor.name], self._input)
 
     def _output_names(self) -> list[str]:
-        outputs = self._model.output
-        if isinstance(outputs, dict):
-            return sorted(outputs)
-        return [f"output_{index}" for index in range(len(tf.nest.flatten(outputs)))]
+        if isinstance(self._output, dict):
+            return sorted(self._output)
+        return [f"output_{index}" for index in range(len(tf.nest.flatten(self._output)))]
 
 
 def _as_served(tensor: tf.Tensor) -> tf.Tensor:

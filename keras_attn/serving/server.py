@@ -45,6 +45,7 @@ def serve(
         UserError: if the port cannot be used or a model cannot be loaded.
 
     Example:
+        >>> from keras_attn.serving import models_from_flags, serve
         >>> serve(models_from_flags(model_name="dates", model_base_path="/models/dates"),
         ...       ready=print)  # doctest: +SKIP
         http://127.0.0.1:8501
@@ -68,10 +69,23 @@ def running_server(
 ) -> Iterator[str]:
     """Serve `models` in a background thread for the length of a `with` block.
 
-    Arguments and errors are those of `serve`, but the port is any free one.
+    Args:
+        models, host, timeout_ms: see `serve`, as the errors.
+        port: of the server; 0 for any free one.
 
     Yields:
         The server's URL, for example `http://127.0.0.1:43211`.
+
+    Example:
+        >>> import urllib.request
+        >>> import keras
+        >>> from keras_attn.serving import export, models_from_flags, running_server
+        >>> model = keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(1)])
+        >>> base_path = export(model, "models/served").parent
+        >>> models = models_from_flags(model_name="served", model_base_path=base_path)
+        >>> with running_server(models) as url:
+        ...     urllib.request.urlopen(f"{url}/v1/models/served").status
+        200
     """
     with _listening_server(models, host, port, timeout_ms) as (server, sock):
         thread = threading.Thread(

@@ -41,9 +41,17 @@ class TextModel:
             signature unknown, or the answers longer than the model can write.
 
     Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.serving import TextModel
+        >>> from keras_attn.models import RNNSearch
+        >>> from keras_attn.text import CharacterTokenizer
+        >>> tokenizer = CharacterTokenizer("0123456789-")
+        >>> sizes = {f"{name}_units": 8 for name in ("encoder", "decoder", "attention", "readout")}
+        >>> size = tokenizer.vocabulary_size
+        >>> model = RNNSearch(size, size, embedding_dim=8, **sizes)
         >>> text_model = TextModel(model, tokenizer, tokenizer, 64, 16)
-        >>> text_model.translate(tf.constant(["3. März 1998"]))["text"]
-        [b'1998-03-03']
+        >>> sorted(text_model.translate(tf.constant(["1998-03-03"])))
+        ['score', 'text']
     """
 
     def __init__(

@@ -19,6 +19,8 @@ class CharacterTokenizer:
         ValueError: if there is no character or one occurs twice.
 
     Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.text import CharacterTokenizer
         >>> tokenizer = CharacterTokenizer("0123456789-")
         >>> tokenizer.tokenize(tf.constant(["2-1"])).to_list()
         [[7, 4, 6]]

@@ -10,7 +10,12 @@ def normalize(texts: tf.Tensor) -> tf.Tensor:
     In this order: bytes that are not UTF-8 become U+FFFD; Unicode NFKC; every run of white space
     and control characters (NUL among them) becomes one space, none at either end; lower case.
 
+    Args:
+        texts: (B,) strings, of any bytes.
+
     Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.text import normalize
         >>> normalize(tf.constant(["  3.\\u00a0MÄRZ\\n1998"])).numpy()[0].decode()
         '3. märz 1998'
     """

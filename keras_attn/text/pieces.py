@@ -22,9 +22,11 @@ class PieceTokenizer(tf.Module):
         ValueError: if there is no piece or one occurs twice.
 
     Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.text import PieceTokenizer
         >>> tokenizer = PieceTokenizer(["a", "pul@@", "ley"])
         >>> ids = tokenizer.tokenize(tf.constant(["a pul@@ ley"]))
-        >>> ids.to_list(), tokenizer.detokenize(ids.to_tensor(), tf.constant([3]))
+        >>> ids.to_list(), tokenizer.detokenize(ids.to_tensor(), tf.constant([3])).numpy().tolist()
         ([[4, 5, 6]], [b'a pulley'])
 
     Reference:

@@ -51,9 +51,12 @@ def learn_subwords(
     Kudo and Richardson 2018, "SentencePiece".
 
     Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.text import SubwordTokenizer, learn_subwords
         >>> model = learn_subwords(["a man and a dog", "a man and a woman"], 280)
-        >>> SubwordTokenizer(model).split(tf.constant(["a man"])).to_list()
-        [['▁a', '▁man']]
+        >>> pieces = SubwordTokenizer(model).split(tf.constant(["a man"]))
+        >>> [piece.decode() for piece in pieces.flat_values.numpy()]
+        ['▁a', '▁man']
     """
     sentencepiece = _import_sentencepiece()
     unused = Counter()
@@ -103,7 +106,9 @@ class SubwordTokenizer:
         UserError: if the bytes are no such model.
 
     Example:
-        >>> tokenizer = SubwordTokenizer(Path("subwords.model").read_bytes())
+        >>> import tensorflow as tf
+        >>> from keras_attn.text import SubwordTokenizer, learn_subwords
+        >>> tokenizer = SubwordTokenizer(learn_subwords(["Two dogs run.", "Two dogs."], 280))
         >>> ids = tokenizer.tokenize(tf.constant(["Two dogs run."]))
         >>> tokenizer.detokenize(ids.to_tensor(), ids.row_lengths()).numpy()
         array([b'Two dogs run.'], dtype=object)
@@ -173,6 +178,7 @@ def first_merges(model: bytes, count: int) -> list[tuple[str, str]]:
         count: how many; fewer come back if fewer were learned.
 
     Example:
+        >>> from keras_attn.text import first_merges, learn_subwords
         >>> first_merges(learn_subwords(["ab ab ab"], 265), 1)
         [('a', 'b')]
     """

@@ -32,6 +32,25 @@ class KeepSnapshots(keras.callbacks.Callback):
         pace: knows the step and the share of the budget used.
         count: how many are kept.
         spacing: between two of them, a share of the budget.
+
+    Example:
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import (
+        ...     Budget, KeepSnapshots, Pace, RunDirectory, snapshots, fit, squared_error_objective
+        ... )
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> run = RunDirectory("runs/snapshots")
+        >>> pace = Pace(Budget(steps=4), learning_rate=lambda used, step: 0.01)
+        >>> fit(
+        ...     model, batches, 4, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(),
+        ...     callbacks=[pace, KeepSnapshots(run, pace, count=2)],
+        ... )
+        4
+        >>> [path.name for path in snapshots(run)]
+        ['000000003.npz', '000000004.npz']
     """
 
     def __init__(self, run: RunDirectory, pace: Pace, count: int, spacing: float = 0.01):
@@ -68,7 +87,13 @@ class KeepSnapshots(keras.callbacks.Callback):
 
 
 def snapshots(run: RunDirectory) -> list[Path | RemotePath]:
-    """The snapshots that a run keeps, the oldest first."""
+    """The snapshots that a run keeps, the oldest first.
+
+    Example:
+        >>> from keras_attn.training import RunDirectory, snapshots
+        >>> snapshots(RunDirectory("runs/new"))
+        []
+    """
     return sorted(run.snapshots.glob("[0-9]*.npz"))
 
 
@@ -94,6 +119,19 @@ def load_average(
         ValueError: if there is no checkpoint.
         UserError: if one cannot be read or was made by a model of other shapes, or all of them are
             damaged.
+
+    Example:
+        >>> import keras
+        >>> import numpy as np
+        >>> from keras_attn.training import load_average, save_checkpoint
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+        >>> for number in (1, 3):
+        ...     model.set_weights([np.array([[number]])])
+        ...     save_checkpoint(f"step-{number}.npz", model, None, {"step": number})
+        >>> load_average(["step-1.npz", "step-3.npz"], model)
+        {'step': 3, 'averaged': 2}
+        >>> float(model.get_weights()[0][0, 0])
+        2.0
 
     Reference:
         Vaswani et al. 2017, section 6.1: the last 5 checkpoints of the base model, 20 of the big.

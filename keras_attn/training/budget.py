@@ -24,6 +24,7 @@ class Budget:
         ValueError: if both are None or one is not positive.
 
     Example:
+        >>> from keras_attn.training import Budget
         >>> Budget(steps=100).used(step=25, seconds=7.0)
         0.25
     """
@@ -53,6 +54,12 @@ def warmed_up_then_linear(peak: float, warmup_steps: int) -> Callable[[float, in
     """A learning rate that rises for so many steps and falls to 0 as the budget is used up.
 
     `rate(used, step) = peak * min(step / warmup_steps, 1) * (1 - used)`
+
+    Example:
+        >>> from keras_attn.training import warmed_up_then_linear
+        >>> rate = warmed_up_then_linear(peak=0.01, warmup_steps=100)
+        >>> rate(0.5, 1000)
+        0.005
     """
 
     def rate(used: float, step: int) -> float:
@@ -69,6 +76,12 @@ def warmed_up_then_inverse_square_root(
     `rate(step) = peak * min(step / warmup_steps, sqrt(warmup_steps / step))`, whatever the budget.
     With `peak = (d * warmup_steps) ** -0.5` it is the schedule of Vaswani et al. 2017, section 5.3,
     for a model of width d: `d^-0.5 min(step^-0.5, step warmup_steps^-1.5)`.
+
+    Example:
+        >>> from keras_attn.training import warmed_up_then_inverse_square_root
+        >>> rate = warmed_up_then_inverse_square_root(peak=0.01, warmup_steps=100)
+        >>> round(rate(0.5, 400), 4)
+        0.005
     """
 
     def rate(used: float, step: int) -> float:
@@ -82,10 +95,13 @@ class Stopwatch:
     """A clock in seconds that can be held; a system clock that jumps does not move it.
 
     Example:
+        >>> import time
+        >>> from keras_attn.training import Stopwatch
         >>> clock = Stopwatch()
-        >>> with clock.held():
-        ...     compile_what_is_no_training()
-        >>> seconds = clock()
+        >>> with clock.held():  # while something is done that does not count
+        ...     time.sleep(0.2)
+        >>> clock() - clock() < 0.1
+        True
     """
 
     def __init__(self):
@@ -120,6 +136,23 @@ class Pace(keras.callbacks.Callback):
     Attributes:
         step: steps done.
         seconds: of training at the end of the last step, all sessions together.
+
+    Example:
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import (
+        ...     Budget, Pace, warmed_up_then_linear, fit, squared_error_objective
+        ... )
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> pace = Pace(Budget(steps=4), warmed_up_then_linear(peak=0.01, warmup_steps=2))
+        >>> fit(
+        ...     model, batches, 4, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(), callbacks=[pace],
+        ... )
+        4
+        >>> pace.step, pace.used
+        (4, 1.0)
     """
 
     def __init__(

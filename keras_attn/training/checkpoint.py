@@ -43,6 +43,14 @@ def save_checkpoint(
     Raises:
         UserError: if the disk is full or the place cannot be written.
         ValueError: if the model has not been built, or a value is neither number nor text.
+
+    Example:
+        >>> import keras
+        >>> from keras_attn.training import load_checkpoint, save_checkpoint
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> save_checkpoint("saved.npz", model, keras.optimizers.Adam(), {"step": 100})
+        >>> load_checkpoint("saved.npz", model)
+        {'step': 100}
     """
     arrays = checkpoint_arrays(model, optimizer, progress, average)
     write_arrays(path, arrays, previous)
@@ -70,13 +78,26 @@ def load_checkpoint(
 ) -> dict[str, float | int | bool | str | np.ndarray]:
     """Set a model and its optimiser to a checkpoint; return its progress.
 
-    An optimiser that has not been built is built for the model.
+    Args:
+        path: of the file.
+        model: whose weights and seeds are set.
+        optimizer: whose state is set too; one that has not been built is built for the model.
+        average: the moving average that is set too.
 
     Raises:
         BrokenCheckpointError: if the file is not a whole checkpoint.
         UserError: if there is no file, it holds no optimiser or average for the one that is given,
             or it is of a model or an optimiser with other variables.
         ValueError: if the model has not been built.
+
+    Example:
+        >>> import keras
+        >>> from keras_attn.training import load_checkpoint, save_checkpoint
+        >>> model, optimizer = keras.Sequential([keras.Input((3,))]), keras.optimizers.Adam()
+        >>> model.add(keras.layers.Dense(1))
+        >>> save_checkpoint("loaded.npz", model, optimizer, {"step": 100})
+        >>> load_checkpoint("loaded.npz", model, optimizer)
+        {'step': 100}
     """
     arrays = _read(path)
     groups = variable_groups(model, optimizer, average)

@@ -26,9 +26,17 @@ class Epochs(keras.callbacks.Callback):
             the patience of the callbacks go on.
 
     Example:
-        >>> stopping = keras.callbacks.EarlyStopping(monitor="loss", patience=3)
-        >>> fit(model, batches, 10_000, optimizer=optimizer, callbacks=[Epochs(100, [stopping])])
-        2300
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import Epochs, fit, squared_error_objective
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> stopping = keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=100.0)
+        >>> fit(
+        ...     model, batches, 100, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(), callbacks=[Epochs(5, [stopping])],
+        ... )
+        10
     """
 
     def __init__(

@@ -105,8 +105,16 @@ def fit(
             sentence says what differs.
 
     Example:
-        >>> fit(model, batches, steps=1000, optimizer=keras.optimizers.Adam(1e-3), clip_norm=1.0)
-        1000
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import fit, squared_error_objective
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> fit(
+        ...     model, batches, steps=10, optimizer=keras.optimizers.Adam(1e-3),
+        ...     objective=squared_error_objective(), clip_norm=1.0,
+        ... )
+        10
     """
     require_options(
         steps=steps,

@@ -21,6 +21,23 @@ class KeepHistory(keras.callbacks.Callback):
 
     Args:
         run: whose history is kept. Of several workers the chief alone has this callback.
+
+    Example:
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import (
+        ...     KeepHistory, RunDirectory, fit, read_history, squared_error_objective
+        ... )
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> history = KeepHistory(RunDirectory("runs/a"))
+        >>> fit(
+        ...     model, batches, 2, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(), callbacks=[history],
+        ... )
+        2
+        >>> [entry["step"] for entry in read_history("runs/a")]
+        [1, 2]
     """
 
     def __init__(self, run: RunDirectory):
@@ -52,12 +69,20 @@ def read_history(directory: str | os.PathLike) -> list[dict]:
 
     A last line that was cut off by a crash is left out.
 
+    Args:
+        directory: of the run.
+
     Raises:
         UserError: if there is no history, or a line of it is none.
 
     Example:
-        >>> [entry["bleu"] for entry in read_history("runs/mine") if "bleu" in entry]
-        [12.5, 31.0]
+        >>> from keras_attn.training import RunDirectory, read_history
+        >>> run = RunDirectory("runs/history")
+        >>> run.record({"step": 10, "loss": 2.5})
+        >>> run.record({"step": 10, "bleu": 12.5})
+        >>> run.flush()
+        >>> [entry["bleu"] for entry in read_history("runs/history") if "bleu" in entry]
+        [12.5]
     """
     path = path_of(directory) / "history.jsonl"
     try:

@@ -19,6 +19,23 @@ class StopOnSignal(keras.callbacks.Callback):
 
     Attributes:
         received: the signal, or None.
+
+    Example:
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import (
+        ...     StopOnSignal, fit, squared_error_objective
+        ... )
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> stopping = StopOnSignal()
+        >>> fit(
+        ...     model, batches, 4, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(), callbacks=[stopping],
+        ... )
+        4
+        >>> stopping.received is None
+        True
     """
 
     def __init__(self):

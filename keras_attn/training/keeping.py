@@ -51,6 +51,27 @@ class KeepCheckpoints(keras.callbacks.Callback):
 
     Attributes:
         saved_step: of the last checkpoint.
+
+    Example:
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import (
+        ...     Budget, KeepCheckpoints, Pace, RunDirectory, fit, squared_error_objective
+        ... )
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> run = RunDirectory("runs/kept")
+        >>> pace = Pace(Budget(steps=4), learning_rate=lambda used, step: 0.01)
+        >>> keeping = KeepCheckpoints(
+        ...     run, pace, validate=lambda: {"score": 1.0}, validations=2, report=lambda line: None
+        ... )
+        >>> fit(
+        ...     model, batches, 4, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(), callbacks=[pace, keeping],
+        ... )
+        4
+        >>> sorted(path.name for path in run.checkpoints)
+        ['best.npz', 'last.npz', 'previous.npz']
     """
 
     def __init__(

@@ -30,6 +30,19 @@ def token_objective(label_smoothing: float = 0.0, z_loss: float = 0.0) -> Callab
 
     Raises:
         ValueError: if a factor has no such value; the objective, if a batch is none of such parts.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.models import Transformer
+        >>> from keras_attn.training import token_objective
+        >>> model = Transformer(9, 9, dim=8, num_heads=2, intermediate_dim=8,
+        ...                     encoder_layers=1, decoder_layers=1, max_length=8)
+        >>> ids = tf.ones([2, 4], tf.int32)
+        >>> inputs = {"source": ids, "source_lengths": tf.fill([2], 4), "target": ids}
+        >>> batch = inputs, ids, tf.ones([2, 4], tf.bool)
+        >>> total, count = token_objective(label_smoothing=0.1)(model, batch)
+        >>> float(count)
+        8.0
     """
     require_smoothing(label_smoothing)
     require_z_loss(z_loss)
@@ -59,6 +72,19 @@ def projected_token_objective(label_smoothing: float = 0.0, z_loss: float = 0.0)
 
     Raises:
         ValueError: as `token_objective`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from keras_attn.models import Transformer
+        >>> from keras_attn.training import projected_token_objective
+        >>> model = Transformer(9, 9, dim=8, num_heads=2, intermediate_dim=8,
+        ...                     encoder_layers=1, decoder_layers=1, max_length=8)
+        >>> ids = tf.ones([2, 4], tf.int32)
+        >>> inputs = {"source": ids, "source_lengths": tf.fill([2], 4), "target": ids}
+        >>> batch = inputs, ids, tf.ones([2, 4], tf.bool)
+        >>> total, count = projected_token_objective(label_smoothing=0.1)(model, batch)
+        >>> float(count)
+        8.0
     """
     require_smoothing(label_smoothing)
     require_z_loss(z_loss)
@@ -87,6 +113,14 @@ def squared_error_objective() -> Callable:
     Raises:
         ValueError: the objective, if a batch is none of such parts, or its targets have another
             shape than what the model says: nothing is broadcast.
+
+    Example:
+        >>> import keras
+        >>> from keras_attn.training import squared_error_objective
+        >>> ones = keras.ops.ones((4, 2))
+        >>> total, count = squared_error_objective()(lambda x, training: 3 * x, (ones, ones))
+        >>> float(total), float(count)
+        (32.0, 8.0)
     """
 
     def objective(model, batch, training=True):

@@ -18,6 +18,20 @@ class ProgressBar(keras.callbacks.Callback):
         description: what is running.
         used: returns the share of the run that is done; by default that of the steps.
         log_seconds: seconds between two lines where there is no terminal.
+
+    Example:
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import (
+        ...     ProgressBar, fit, squared_error_objective
+        ... )
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> fit(
+        ...     model, batches, 4, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(), callbacks=[ProgressBar("mine")],
+        ... )
+        4
     """
 
     def __init__(

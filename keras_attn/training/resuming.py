@@ -52,10 +52,15 @@ def resume(
         ValueError: if the model has not been built.
 
     Example:
-        >>> progress = resume(RunDirectory("runs/mine"), model, optimizer)
-        >>> step = int(progress.get("step", 0))
-        >>> fit(model, batches, steps=1000, optimizer=optimizer, initial_step=step)
-        1000
+        >>> import keras
+        >>> from keras_attn.training import RunDirectory, resume, save_checkpoint
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> run, optimizer = RunDirectory("runs/mine"), keras.optimizers.Adam()
+        >>> resume(run, model, optimizer)
+        {}
+        >>> save_checkpoint(run.last_checkpoint, model, optimizer, {"step": 100})
+        >>> resume(run, model, optimizer)  # fit(..., initial_step=100) goes on from there
+        {'step': 100}
     """
     progress = {}
     if workers is None or workers.is_chief:

@@ -34,7 +34,14 @@ class RunDirectory:
     Attributes:
         path: the directory.
         writer: writes the checkpoints beside the training, in their order.
-        history: `history.jsonl`, what the validations found.
+        history: `history.jsonl`, what every step and the validations found.
+
+    Example:
+        >>> from keras_attn.training import RunDirectory
+        >>> run = RunDirectory("runs/numbers")
+        >>> run.begin("mine", {"units": 8})
+        >>> run.description()
+        {'recipe': 'mine', 'settings': {'units': 8}}
     """
 
     def __init__(self, path: str | os.PathLike | RemotePath):
@@ -110,11 +117,10 @@ class RunDirectory:
             UserError: if another process holds the lock; the sentence names it.
 
         Example:
-            >>> run = RunDirectory("runs/mine")
-            >>> with run.locked():
-            ...     progress = resume(run, model, optimizer)
-            ...     fit(model, batches, steps=1000, optimizer=optimizer, callbacks=[keeping])
-            1000
+            >>> from keras_attn.training import RunDirectory
+            >>> run = RunDirectory("runs/locked")
+            >>> with run.locked():  # around `resume` and `fit`
+            ...     run.record({"step": 1})
         """
         with Lock(self.path).held() as self._lock:
             try:

@@ -38,12 +38,19 @@ def make_strategy(
             not come, was given another cluster, or this one was started twice; if there is no TPU.
 
     Example:
-        >>> strategy = make_strategy("mirrored")
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import fit, make_strategy, squared_error_objective
+        >>> strategy = make_strategy("none")  # or "mirrored" for all GPUs of the machine
         >>> with strategy.scope():
         ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
         ...     optimizer = keras.optimizers.Adam()
-        >>> fit(model, batches, steps=100, optimizer=optimizer, strategy=strategy)
-        100
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> fit(
+        ...     model, batches, 10, optimizer=optimizer,
+        ...     objective=squared_error_objective(), strategy=strategy,
+        ... )
+        10
     """
     if name not in STRATEGIES:
         raise ValueError(f"A strategy is one of {', '.join(STRATEGIES)}. Received: name={name!r}")

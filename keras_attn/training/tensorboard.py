@@ -24,6 +24,21 @@ class TensorBoardCurves(keras.callbacks.Callback):
         directory: for `tensorboard --logdir`.
         every_steps: between two points of a curve, each a mean since the one before; rate and norm
             are those of the last step.
+
+    Example:
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import (
+        ...     TensorBoardCurves, fit, squared_error_objective
+        ... )
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> fit(
+        ...     model, batches, 4, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(),
+        ...     callbacks=[TensorBoardCurves("curves", every_steps=2)],
+        ... )
+        4
     """
 
     def __init__(self, directory: str | os.PathLike, every_steps: int = 20):

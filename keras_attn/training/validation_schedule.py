@@ -20,6 +20,11 @@ class ValidationLimits:
         seconds: after which it scores what it has and ends.
         is_young: whether the model has seen little yet, so that long answers are not worth waiting
             for.
+
+    Example:
+        >>> from keras_attn.training import ValidationLimits
+        >>> ValidationLimits(seconds=30.0).is_young
+        False
     """
 
     seconds: float = math.inf
@@ -52,6 +57,7 @@ class ValidationSchedule:
         ValueError: if there is to be no validation.
 
     Example:
+        >>> from keras_attn.training import Budget, ValidationSchedule
         >>> schedule = ValidationSchedule(Budget(minutes=10), validations=10)
         >>> schedule.begin(used=0.0)
         >>> schedule.is_due(0.09), schedule.is_due(0.1)

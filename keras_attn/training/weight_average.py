@@ -26,9 +26,17 @@ class WeightAverage:
         ValueError: if the decay is outside [0, 1).
 
     Example:
-        >>> average = WeightAverage(model, decay=0.999)
-        >>> fit(model, batches, steps=1000, optimizer=optimizer, average=average)
-        1000
+        >>> import keras
+        >>> import tensorflow as tf
+        >>> from keras_attn.training import WeightAverage, fit, squared_error_objective
+        >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        >>> batches = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([8, 1]))).repeat()
+        >>> average = WeightAverage(model, decay=0.9)
+        >>> fit(
+        ...     model, batches, 10, optimizer=keras.optimizers.Adam(),
+        ...     objective=squared_error_objective(), average=average,
+        ... )
+        10
         >>> with average.applied():
         ...     model.save("averaged.keras")
 

@@ -53,6 +53,12 @@ class Workers:
         number: of processes.
         index: of this one.
         is_chief: whether this one is the first, which writes checkpoints and shows progress.
+
+    Example:
+        >>> from keras_attn.training import Workers, make_strategy
+        >>> workers = Workers(make_strategy("none"))
+        >>> workers.number, workers.is_chief
+        (1, True)
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):

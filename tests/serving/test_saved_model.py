@@ -102,3 +102,13 @@ def test_a_plain_functional_model_is_served_under_the_names_of_its_inputs(tmp_pa
     for got in outputs.values():
         assert got.dtype == tf.float32
         np.testing.assert_allclose(got, tf.cast(tf.nest.flatten(expected)[0], tf.float32))
+
+
+def test_a_sequential_model_exports_and_one_without_inputs_is_refused(tmp_path):
+    model = keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(2)])
+    serve = tf.saved_model.load(str(export(model, tmp_path))).signatures["serving_default"]
+    x = np.ones((4, 3), np.float32)
+    np.testing.assert_allclose(serve(x=tf.constant(x))["output_0"], model(x), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"begin it with a keras.Input. Received: model=own"):
+        export(keras.Sequential([keras.layers.Dense(2)], name="own"), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
