@@ -56,7 +56,7 @@ def test_the_layers_of_saved_models_keep_their_order_and_names(model):
 
 def test_what_keras_keeps_itself_is_no_setting():
     def constructor(self, dim, *, dropout=0.1, name=None, trainable=True, dtype=None):
-        unused = dim  # noqa: F841
+        unused = dim
         return settings_of(constructor, locals())
 
     assert constructor(None, 4, name="small") == {"dim": 4, "dropout": 0.1}
