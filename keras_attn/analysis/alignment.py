@@ -70,8 +70,8 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
         label_columns(axes, heat_map.columns, cell, box.upright, top=True)
         label_rows(axes, heat_map.rows, cell)
         axes.xaxis.set_label_position("top")
-        axes.set_xlabel(READ, fontsize=text_size(cell), color="dimgray")
-        axes.set_ylabel(WRITTEN, fontsize=text_size(cell), color="dimgray")
+        axes.set_xlabel(READ, fontsize=9, color="dimgray")
+        axes.set_ylabel(WRITTEN, fontsize=9, color="dimgray")
     for image, box, (left, top) in zip(images, layout.boxes, layout.places, strict=True):
         left += box.left + box.map_width + BESIDE
         height = min(max(box.map_height, LOWEST_BAR), HIGHEST_BAR)

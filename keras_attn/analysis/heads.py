@@ -22,7 +22,7 @@ POSITIONAL = 0.5  # mean weight at one distance
 COPYING = 0.5  # mean weight at keys that are the query's own token
 UNIFORM = 0.9  # mean entropy as a share of the largest possible
 
-_TITLE, _ABOVE, _BESIDE = 1.5, 0.4, 0.5  # inches for a title, above a map and beside it
+_TITLE, _ABOVE, _BESIDE = 1.5, 0.4, 0.6  # inches for a title, above a map and beside it
 
 
 @dataclass(frozen=True)
