@@ -22,6 +22,7 @@ def _modules_after(statement: str) -> set[str]:
         "import keras_attn.cli",
         "import keras_attn.serving",
         "import keras_attn.recipes",
+        "import keras_attn.protocols",
     ],
 )
 def test_importing_is_light_and_silent(statement):

@@ -1,12 +1,17 @@
 """What recurrent cells hold while they read a sequence."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.protocols import RecurrentCell
 
-def states_over_time(cell, sequence) -> tuple[np.ndarray, np.ndarray]:
+_MOST_IN_COLUMN = 10  # sequences
+
+
+def states_over_time(cell: RecurrentCell, sequence) -> tuple[np.ndarray, np.ndarray]:
     """Step a recurrent cell through one sequence from states of zero.
 
     Args:
@@ -47,8 +52,9 @@ def plot_cell_states(
 ):
     """Plot what cells hold over sequences in which some moments are marked.
 
-    A row for each sequence. On the left the cells that change most at the marks, on the right what
-    the network would answer after each moment; a dashed line at every mark.
+    A pair of panels for each sequence, the pairs below each other and, where they are many, also
+    side by side. On the left the cells that change most at the marks, on the right what the network
+    would answer after each moment; a dashed line at every mark.
 
     Args:
         markers: (T,) each, not 0 at the marks.
@@ -57,7 +63,7 @@ def plot_cell_states(
         most: cells to show.
 
     Returns:
-        A `matplotlib.figure.Figure`.
+        A `matplotlib.figure.Figure`; write it with `keras_attn.analysis.save_figure`.
 
     Raises:
         ValueError: nothing to plot, or lengths that do not go together.
@@ -76,21 +82,46 @@ def plot_cell_states(
             "Marks, memories and readings of a sequence must be equally many, one at least. "
             f"Received: lengths={lengths}"
         )
-    figure = Figure(figsize=(10, 2.4 * len(lengths)), layout="constrained")
-    rows = figure.subplots(len(lengths), 2, squeeze=False)
-    for (left, right), marks, cells, reading in zip(rows, markers, memories, readings, strict=True):
-        places = np.flatnonzero(marks)
-        left.plot(cells[:, _liveliest(cells, places, most)], linewidth=1)
+    across = math.ceil(len(lengths) / _MOST_IN_COLUMN)
+    down = math.ceil(len(lengths) / across)
+    figure = Figure(figsize=(10 * across, 2.4 * down), layout="constrained")
+    for number, (marks, cells, reading) in enumerate(zip(markers, memories, readings, strict=True)):
+        column, row = divmod(number, down)
+        place = row * 2 * across + 2 * column + 1
+        left, right = (figure.add_subplot(down, 2 * across, place + side) for side in (0, 1))
+        marked = np.flatnonzero(marks)
+        _draw_cells(left, cells, _liveliest(cells, marked, most))
         right.plot(reading, color="black", linewidth=1.5)
-        for axes, title in ((left, "cells that change most at the marks"), (right, "answer")):
-            for place in places:
-                axes.axvline(place, color="gray", linestyle="--", linewidth=0.8)
-            axes.set_title(title, loc="left", fontsize="small")
-            axes.grid(alpha=0.3)
-            axes.spines[["top", "right"]].set_visible(False)
-    for axes in rows[-1]:
-        axes.set_xlabel("step $t$")
+        is_lowest = row == down - 1 or number == len(lengths) - 1
+        _finish(left, marked, "cells that change most at the marks", "state of the cell", is_lowest)
+        _finish(right, marked, "answer", "answer after step $t$", is_lowest)
+    figure.get_layout_engine().set(wspace=0.06)
     return figure
+
+
+def _draw_cells(axes, cells: np.ndarray, chosen: np.ndarray) -> None:
+    for cell in chosen:
+        axes.plot(cells[:, cell], linewidth=1, label=f"{cell}")
+    axes.legend(
+        title="cell",
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        frameon=False,
+        fontsize="x-small",
+        title_fontsize="x-small",
+        labelspacing=0.2,
+    )
+
+
+def _finish(axes, marked: np.ndarray, title: str, name: str, is_lowest: bool) -> None:
+    for place in marked:
+        axes.axvline(place, color="gray", linestyle="--", linewidth=0.8)
+    axes.set_title(title, loc="left", fontsize="small")
+    axes.set_ylabel(name, fontsize="small")
+    if is_lowest:
+        axes.set_xlabel("step $t$; dashed: marked")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _liveliest(cells: np.ndarray, places: np.ndarray, most: int) -> np.ndarray:

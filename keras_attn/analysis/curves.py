@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from keras_attn.analysis.fonts import token_families
+
 _OF_STEPS = {
     "loss": "training loss",
     "learning_rate": "learning rate",
@@ -15,6 +17,7 @@ _NO_METRICS = {"step", "minutes", "averaged", "lines", *_OF_STEPS}
 _LOGARITHMIC = {"gradient_norm"}
 _SMOOTHED = {"loss", "gradient_norm", "tokens_per_second"}
 _POINTS = 150  # of a smoothed curve
+_NAMES_IN_LINE = 3  # of the legend
 
 
 def plot_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]):
@@ -29,7 +32,7 @@ def plot_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]):
             and the metrics of validations under other names.
 
     Returns:
-        A `matplotlib.figure.Figure`, to be saved with its `savefig`. No window is opened.
+        A `matplotlib.figure.Figure`; write it with `save_figure`. No window is opened.
 
     Raises:
         ValueError: if nothing was recorded.
@@ -50,9 +53,10 @@ def plot_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]):
         raise ValueError(
             f"There is nothing to draw. Received: histories of {list(histories)} without entries"
         )
-    columns = 1 if len(quantities) == 1 else 2
+    columns = min(len(quantities), max(2, math.ceil(math.sqrt(len(quantities) / 2))))
     rows = math.ceil(len(quantities) / columns)
-    figure = Figure(figsize=(5.2 * columns, 2.9 * rows + 0.5), layout="constrained")
+    lines = math.ceil(len(histories) / _NAMES_IN_LINE)
+    figure = Figure(figsize=(5.2 * columns, 2.9 * rows + 0.3 + 0.2 * lines), layout="constrained")
     all_axes = [figure.add_subplot(rows, columns, place + 1) for place in range(len(quantities))]
     for axes, quantity in zip(all_axes, quantities, strict=True):
         for number, entries in enumerate(histories.values()):
@@ -60,7 +64,14 @@ def plot_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]):
         _finish(axes, quantity)
     if len(histories) > 1:
         handles = [_line(number) for number in range(len(histories))]
-        figure.legend(handles, list(histories), loc="outside upper left", frameon=False, ncols=3)
+        figure.legend(
+            handles,
+            list(histories),
+            loc="outside upper left",
+            frameon=False,
+            ncols=_NAMES_IN_LINE,
+            prop={"family": list(token_families())},
+        )
     return figure
 
 
@@ -91,6 +102,7 @@ def _draw(axes, quantity: str, entries, colour: str) -> None:
     for entry in found:
         if "averaged" in entry:
             axes.plot(entry["step"], entry[quantity], "*", color=colour, markersize=11)
+            axes.legend([_star()], ["of averaged weights"], frameon=False, fontsize="small")
 
 
 def _means(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -110,6 +122,12 @@ def _finish(axes, quantity: str) -> None:
         axes.set_yscale("log")
     elif quantity == "tokens_per_second":
         axes.set_ylim(bottom=0)
+
+
+def _star():
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color="gray", marker="*", markersize=11, linestyle="")
 
 
 def _line(number: int):

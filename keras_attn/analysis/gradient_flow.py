@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.analysis.fonts import token_families
+
 
 def gradient_norms(loss: Callable, sequences) -> np.ndarray:
     """Norms of the gradient of a loss for every step of its input: `||dL / dx_t||`.
@@ -66,7 +68,7 @@ def plot_gradient_flow(norms: Mapping[str, np.ndarray], title: str | None = None
         title: of the figure.
 
     Returns:
-        A `matplotlib.figure.Figure`, to be saved with its `savefig`. No window is opened.
+        A `matplotlib.figure.Figure`; write it with `save_figure`. No window is opened.
 
     Raises:
         ValueError: no norms, or norms that are not (T,).
@@ -76,7 +78,8 @@ def plot_gradient_flow(norms: Mapping[str, np.ndarray], title: str | None = None
     >>> import numpy as np
     >>> from keras_attn.analysis import plot_gradient_flow
     >>> figure = plot_gradient_flow({"a cell that forgets": 0.5 ** np.arange(20.0)})
-    >>> figure.savefig("gradient_flow.png")  # doctest: +SKIP
+    >>> figure.axes[0].get_xlabel(), figure.axes[0].get_yscale()
+    ('step $t$', 'log')
     """
     # Only plots need matplotlib, which is no dependency of the package itself.
     from matplotlib.figure import Figure
@@ -104,6 +107,7 @@ def plot_gradient_flow(norms: Mapping[str, np.ndarray], title: str | None = None
         loc="center left",
         bbox_to_anchor=(1.0, 0.5),
         frameon=False,
+        prop={"family": list(token_families())},
     )
     if title:
         axes.set_title(title, loc="left")

@@ -14,9 +14,19 @@ from keras_attn.layers import (
     LSTMCell,
     Maxout,
 )
-from keras_attn.models.precision import Precision, require_float
+from keras_attn.models.precision import Precision
+from keras_attn.models.settings import config_of, settings_of
 from keras_attn.models.token_model import TokenModel
-from keras_attn.models.vocabularies import require_shared_vocabulary
+from keras_attn.models.vocabulary_parts import (
+    output_projection,
+    require_shared_vocabulary,
+    source_embedding,
+    source_inputs,
+    table_of_output,
+    target_embedding,
+    target_input,
+    token_logits,
+)
 
 CELLS = {"gru": (GRU, GRUCell), "lstm": (LSTM, LSTMCell)}
 SIZES = (
@@ -85,8 +95,8 @@ class RNNSearch(TokenModel):
         ...                   attention_units=8, readout_units=8)
         >>> model({"source": keras.ops.ones((2, 5), "int32"),
         ...        "source_lengths": keras.ops.array([5, 3]),
-        ...        "target": keras.ops.ones((2, 4), "int32")}).shape
-        (2, 4, 10)
+        ...        "target": keras.ops.ones((2, 4), "int32")}).shape.as_list()
+        [2, 4, 10]
 
     Reference:
         Bahdanau, Cho and Bengio 2014, "Neural Machine Translation by Jointly Learning to Align and
@@ -111,41 +121,19 @@ class RNNSearch(TokenModel):
         *,
         dtype=None,
     ):
-        self.settings = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "encoder_units": encoder_units,
-            "decoder_units": decoder_units,
-            "attention_units": attention_units,
-            "readout_units": readout_units,
-            "cell": cell,
-            "tie_embeddings": tie_embeddings,
-            "share_embeddings": share_embeddings,
-            "dropout": dropout,
-        }
+        self.settings = settings_of(RNNSearch.__init__, locals())
         _check(self.settings)
         self.precision = Precision(dtype)
-        policy = self.precision.policy
+        policy, of_layer = self.precision.policy, self.precision.of
         layers = keras.layers
         recurrent_layer, recurrent_cell = CELLS[cell]
-        self.target_embedding = layers.ReversibleEmbedding(
-            target_vocabulary_size,
-            embedding_dim,
-            tie_weights=True,
-            reverse_dtype="float32",
-            name="target_embedding",
-            **self.precision.of_tied_embedding("target_embedding"),
+        self.target_embedding = target_embedding(
+            target_vocabulary_size, embedding_dim, self.precision
         )
         self.source_embedding = (
             self.target_embedding
             if share_embeddings
-            else layers.Embedding(
-                source_vocabulary_size,
-                embedding_dim,
-                dtype=self.precision.of("source_embedding"),
-                name="source_embedding",
-            )
+            else source_embedding(source_vocabulary_size, embedding_dim, self.precision)
         )
         self.source_mask = LengthMask(dtype=policy, name="source_mask")
         self.encoder = layers.Bidirectional(
@@ -154,7 +142,7 @@ class RNNSearch(TokenModel):
             name="encoder",
         )
         self.first_state = layers.Dense(
-            decoder_units, "tanh", dtype=self.precision.of("first_state"), name="first_state"
+            decoder_units, "tanh", dtype=of_layer("first_state"), name="first_state"
         )
         self.decoder = AttentionRNN(
             recurrent_cell(decoder_units, dtype=policy),
@@ -162,27 +150,14 @@ class RNNSearch(TokenModel):
             dtype=policy,
             name="decoder",
         )
-        self.readout = layers.Dense(
-            2 * readout_units, dtype=self.precision.of("readout"), name="readout"
-        )
+        self.readout = layers.Dense(2 * readout_units, dtype=of_layer("readout"), name="readout")
         self.maxout = Maxout(2, dtype=policy, name="maxout")
         self.dropout = layers.Dropout(dropout, dtype=policy, name="dropout")
         self.output_projection = (
-            None
-            if tie_embeddings
-            else layers.Dense(
-                target_vocabulary_size,
-                use_bias=False,
-                dtype=self.precision.of("output_projection", "float32"),
-                name="output_projection",
-            )
+            None if tie_embeddings else output_projection(target_vocabulary_size, self.precision)
         )
 
-        inputs = {
-            "source": keras.Input((None,), dtype="int32", name="source"),
-            "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
-            "target": keras.Input((None,), dtype="int32", name="target"),
-        }
+        inputs = {**source_inputs(), **target_input()}
         outputs = self._predict(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
         self.dtype_policy = self.precision.of_model
@@ -200,21 +175,13 @@ class RNNSearch(TokenModel):
         )  # (B, T, decoder_units + 2 encoder_units)
         return self._read_out(outputs, embedded, training)
 
-    @property
-    def output_table(self):
-        """The output layer's float weights, (target_vocabulary_size, readout_units)."""
-        require_float(self.output_projection or self.target_embedding)
-        if self.output_projection is None:
-            return self.target_embedding.embeddings
-        return ops.transpose(self.output_projection.kernel)
-
     def encode(self, inputs) -> dict:
         """What the decoder may look at: annotations (B, S, 2 encoder_units), their keys, the mask.
 
         `inputs` has the keys `source` and `source_lengths` of a call.
         """
         annotations, mask = self._annotate(inputs["source"], inputs["source_lengths"], False)
-        keys = self.decoder.cell.attention.project_memory(annotations, mask)
+        keys = self.decoder.cell.attention.project_memory(annotations, mask)  # U_a h_j
         return {"annotations": annotations, "keys": keys, "mask": mask}
 
     def initial_state(self, memory: dict) -> dict:
@@ -232,51 +199,52 @@ class RNNSearch(TokenModel):
             memory_mask=memory["mask"],
             keys=memory["keys"],
             training=False,
-        )
+        )  # [s_i; c_i], a_i
         logits = self._predict(self._read_out(output, embedded, False))
         return logits, {"memory": memory, "decoder": decoder_states}, alignment
 
+    def _embed(self, embedding, ids, training):
+        """E y, with dropout in training."""
+        return self.dropout(embedding(ids), training=training)
+
+    def _annotate(self, source, source_lengths, training):
+        """h_j = [h->_j; h<-_j], (B, S, 2 encoder_units), and which of them exist, (B, S)."""
+        mask = self.source_mask(source, source_lengths)
+        embedded = self._embed(self.source_embedding, source, training)
+        return self.encoder(embedded, mask=mask, training=training), mask
+
+    def _first_states(self, annotations) -> list:
+        """The decoder's states before the first token: s_0 = tanh(W_s h<-_1), the others 0."""
+        hidden = self.first_state(annotations[:, 0, -self.settings["encoder_units"] :])
+        others = len(keras.tree.flatten(self.decoder.cell.state_size)) - 1
+        return [hidden, *(ops.zeros_like(hidden) for _ in range(others))]
+
+    def _read_out(self, outputs, embedded, training):
+        """t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i), of [s_i; c_i] and E y_{i-1}."""
+        together = ops.concatenate([outputs, embedded], axis=-1)
+        return self.dropout(self.maxout(self.readout(together)), training=training)
+
+    def _predict(self, features):
+        """W_o t_i."""
+        return token_logits(features, self.target_embedding, self.output_projection)
+
+    @property
+    def output_table(self):
+        """The output layer's float weights W_o, (target_vocabulary_size, readout_units)."""
+        return table_of_output(self.target_embedding, self.output_projection)
+
     def get_config(self):
-        return {
-            **self.settings,
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": self.precision.config(self),
-        }
+        return config_of(self)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
 
-    def _annotate(self, source, source_lengths, training):
-        mask = self.source_mask(source, source_lengths)  # (B, S)
-        embedded = self._embed(self.source_embedding, source, training)
-        return self.encoder(embedded, mask=mask, training=training), mask
-
-    def _embed(self, embedding, ids, training):
-        return self.dropout(embedding(ids), training=training)
-
-    def _first_states(self, annotations) -> list:
-        """The decoder's states before the first token, s_0 from the backward state at j = 1."""
-        hidden = self.first_state(annotations[:, 0, -self.settings["encoder_units"] :])
-        others = len(keras.tree.flatten(self.decoder.cell.state_size)) - 1
-        return [hidden, *(ops.zeros_like(hidden) for _ in range(others))]
-
-    def _predict(self, features):
-        if self.output_projection is None:
-            # Quantised it leaves them in the dtype of the features.
-            return ops.cast(self.target_embedding(features, reverse=True), "float32")
-        return self.output_projection(features)
-
-    def _read_out(self, outputs, embedded, training):
-        together = ops.concatenate([outputs, embedded], axis=-1)
-        return self.dropout(self.maxout(self.readout(together)), training=training)
-
 
 def _check(settings: dict) -> None:
     for name in SIZES:
-        require_size(name, settings[name])
-    require_rate("dropout", settings["dropout"])
+        settings[name] = require_size(name, settings[name])
+    settings["dropout"] = require_rate("dropout", settings["dropout"])
     require_choice("cell", settings["cell"], tuple(CELLS))
     require_shared_vocabulary(settings)
     embedding_dim, readout_units = settings["embedding_dim"], settings["readout_units"]

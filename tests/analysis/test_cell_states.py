@@ -25,6 +25,17 @@ def test_the_plot_shows_the_cells_that_change_at_the_marks():
     np.testing.assert_array_equal(left.lines[0].get_ydata(), [0, 2, 2, 2])
     np.testing.assert_array_equal(right.lines[0].get_ydata(), np.arange(4))
     assert left.lines[1].get_xdata() == [1, 1]
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["1"]
+    assert (left.get_ylabel(), right.get_ylabel()) == ("state of the cell", "answer after step $t$")
+    assert "step" in left.get_xlabel()
+
+
+def test_many_sequences_stand_side_by_side():
+    many = [np.zeros(3)] * 21, [np.zeros((3, 1))] * 21, [np.arange(3)] * 21
+    figure = plot_cell_states(*many)
+    assert len(figure.axes) == 42
+    assert tuple(figure.get_size_inches()) == pytest.approx((30, 2.4 * 7))
+    assert sum("step" in axes.get_xlabel() for axes in figure.axes) == 6
 
 
 def test_what_does_not_go_together_is_refused():

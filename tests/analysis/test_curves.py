@@ -30,6 +30,16 @@ def test_each_quantity_has_a_panel_and_each_run_a_colour():
     assert (star.get_xdata(), star.get_ydata(), star.get_marker()) == ([500], [60.0], "*")
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
+    (star_name,) = bleu.get_legend().get_texts()
+    assert star_name.get_text() == "of averaged weights"
+    assert loss.get_legend() is None
+
+
+def test_many_quantities_make_more_columns():
+    entries = [{"step": 1, **{f"metric {n}": 1.0 for n in range(32)}}]
+    width, height = plot_curves({"one": entries}).get_size_inches()
+    assert height < 25
+    assert width < 25
 
 
 def test_a_history_of_nothing_is_refused():

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.analysis import plot_heads, score_heads
+from keras_attn.analysis.heat_maps import LARGEST
 
 LENGTHS = [5, 9, 12, 7] * 50
 
@@ -90,3 +91,27 @@ def test_the_grid_has_every_head_with_its_tokens_and_its_kind():
     np.testing.assert_array_equal(shown[1].images[0].get_array(), blocks[0][1])
     assert shown[0].get_title().startswith("block 1, head 1\npositional -1: 0.9")
     assert [label.get_text() for label in shown[0].get_yticklabels()] == tokens
+    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in shown]
+    assert labels == [("", "query"), *[("", "")] * 3, ("key", "query"), ("key", "")]
+
+
+def test_every_head_has_a_scale_of_its_own_that_its_bar_says():
+    weights = np.stack([np.eye(4), np.full((4, 4), 0.25)])
+    figure = plot_heads("abcd", "abcd", [weights])
+    sharp, diffuse = (axes.images[0] for axes in figure.axes if axes.images)
+    assert (sharp.get_clim(), diffuse.get_clim()) == ((0, 1), (0, 0.25))
+    bars = [image.colorbar.ax for image in (sharp, diffuse)]
+    assert [bar.get_yticklabels()[-1].get_text() for bar in bars] == ["1", "0.25"]
+    assert [bar.get_ylabel() for bar in bars] == ["", "weight"]
+
+
+def test_the_grid_keeps_to_its_bounds_for_long_sentences():
+    tokens = [f"▁word{n}" for n in range(150)]
+    weights = np.full((4, 150, 150), 1 / 150)
+    figure = plot_heads(tokens, tokens, [weights] * 4)
+    width, height = figure.get_size_inches()
+    assert width <= LARGEST[0]
+    assert height <= LARGEST[1]
+    labels = figure.axes[0].get_yticklabels()
+    assert 10 < len(labels) < 150
+    assert labels[0].get_text() == "word0"

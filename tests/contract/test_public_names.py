@@ -16,7 +16,6 @@ EXAMPLES = {
     for name, part in PARTS.items()
     if (test := doctest.DocTestParser().get_doctest(part.__doc__ or "", {}, name, None, 0)).examples
 }
-TAKE_NO_ARGUMENTS = ("Raises nothing",)
 
 
 def test_all_names_are_there_and_sorted():

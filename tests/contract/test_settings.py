@@ -6,7 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import layers, ops
+from keras_attn import layers, models, ops
+
+WIDTHS = dict.fromkeys(("embedding_dim", "encoder_units", "decoder_units", "attention_units"), 8)
+BLOCKS = {"num_heads": 2, "intermediate_dim": 8, "encoder_layers": 1, "decoder_layers": 1}
 
 SIZES = {
     "AdditiveAttention.units": lambda size: layers.AdditiveAttention(size),
@@ -26,6 +29,8 @@ SIZES = {
     "PeepholeLSTM.units": lambda size: layers.PeepholeLSTM(size),
     "PeepholeLSTMCell.units": lambda size: layers.PeepholeLSTMCell(size),
     "PositionEmbedding.max_length": lambda size: layers.PositionEmbedding(size),
+    "RNNSearch.readout_units": lambda size: models.RNNSearch(9, 9, readout_units=size, **WIDTHS),
+    "Transformer.dim": lambda size: models.Transformer(9, 9, dim=size, **BLOCKS),
     "TransformerDecoderBlock.intermediate_dim": lambda size: layers.TransformerDecoderBlock(
         2, size
     ),
@@ -54,6 +59,10 @@ RATES = {
     "LuongAttention.dropout": lambda rate: layers.LuongAttention(dropout=rate),
     "MultiHeadAttention.dropout": lambda rate: layers.MultiHeadAttention(2, 4, dropout=rate),
     "PeepholeLSTM.dropout": lambda rate: layers.PeepholeLSTM(4, dropout=rate),
+    "RNNSearch.dropout": lambda rate: models.RNNSearch(
+        9, 9, readout_units=8, dropout=rate, **WIDTHS
+    ),
+    "Transformer.dropout": lambda rate: models.Transformer(9, 9, dim=4, dropout=rate, **BLOCKS),
     "TransformerDecoderBlock.attention_dropout": lambda rate: layers.TransformerDecoderBlock(
         2, 8, attention_dropout=rate
     ),
@@ -72,7 +81,7 @@ RATES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_an_integer_of_numpy_is_an_integer(name):
     made, expected = SIZES[name](np.int64(4)), SIZES[name](4)
-    if isinstance(made, keras.layers.Layer):
+    if isinstance(made, keras.layers.Layer):  # its config is one that JSON holds
         assert json.loads(json.dumps(_config(made))) == _config(expected)
 
 
