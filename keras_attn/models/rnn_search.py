@@ -142,7 +142,7 @@ class RNNSearch(TokenModel):
             name="encoder",
         )
         self.first_state = layers.Dense(
-            decoder_units, "tanh", dtype=of_layer("first_state"), name="first_state"
+            int(decoder_units), "tanh", dtype=of_layer("first_state"), name="first_state"
         )
         self.decoder = AttentionRNN(
             recurrent_cell(decoder_units, dtype=policy),
@@ -150,7 +150,9 @@ class RNNSearch(TokenModel):
             dtype=policy,
             name="decoder",
         )
-        self.readout = layers.Dense(2 * readout_units, dtype=of_layer("readout"), name="readout")
+        self.readout = layers.Dense(
+            2 * int(readout_units), dtype=of_layer("readout"), name="readout"
+        )
         self.maxout = Maxout(2, dtype=policy, name="maxout")
         self.dropout = layers.Dropout(dropout, dtype=policy, name="dropout")
         self.output_projection = (

@@ -35,8 +35,8 @@ def target_embedding(
         initializer: of the vectors.
     """
     return keras.layers.ReversibleEmbedding(
-        vocabulary_size,
-        dim,
+        int(vocabulary_size),  # Keras takes no integers of NumPy
+        int(dim),
         tie_weights=True,
         embeddings_initializer=initializer,
         reverse_dtype="float32",
@@ -57,8 +57,8 @@ def source_embedding(
         initializer: of the vectors.
     """
     return keras.layers.Embedding(
-        vocabulary_size,
-        dim,
+        int(vocabulary_size),  # Keras takes no integers of NumPy
+        int(dim),
         embeddings_initializer=initializer,
         dtype=precision.of("source_embedding"),
         name="source_embedding",
@@ -68,7 +68,7 @@ def source_embedding(
 def output_projection(vocabulary_size: int, precision: Precision) -> keras.layers.Dense:
     """The output layer `W h` of a model whose embedding makes no logits; float32 by default."""
     return keras.layers.Dense(
-        vocabulary_size,
+        int(vocabulary_size),
         use_bias=False,
         dtype=precision.of("output_projection", "float32"),
         name="output_projection",

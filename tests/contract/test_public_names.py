@@ -37,8 +37,8 @@ def test_a_public_name_says_what_it_is_and_has_an_example(name):
 def test_every_argument_is_described(name):
     each = OBJECTS[name]
     function = each.__init__ if inspect.isclass(each) else each
-    if function is object.__init__ or (issubclass(type(each), type) and issubclass(each, tuple)):
-        return
+    if inspect.isclass(each) and (issubclass(each, tuple) or getattr(each, "_is_protocol", False)):
+        return  # made by nobody, or of attributes that the docstring lists
     parameters = inspect.signature(function).parameters.values()
     wanted = [
         parameter.name
