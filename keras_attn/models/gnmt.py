@@ -251,7 +251,7 @@ class GNMT(TokenModel):
     def advance(self, tokens, state: dict, memory: dict, training):
         """One step: tokens (B,) -> features (B, units), alignment (B, S), the next states."""
         embedded = self.dropout(self.tables.target(tokens), training=training)
-        if "fed" in state:
+        if self.settings["input_feeding"]:
             embedded = ops.concatenate([embedded, state["fed"]], axis=-1)
         output, alignment, bottom = self.bottom.cell(
             embedded,
@@ -269,7 +269,11 @@ class GNMT(TokenModel):
             return output
 
         features = self._climb(output, run, training)
-        state = {"bottom": bottom, "upper": after, **({"fed": features} if "fed" in state else {})}
+        state = {
+            "bottom": bottom,
+            "upper": after,
+            **({"fed": features} if self.settings["input_feeding"] else {}),
+        }
         return features, alignment, state
 
     def logits(self, features):

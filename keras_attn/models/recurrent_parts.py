@@ -14,6 +14,9 @@ class RecurrentParts:
         variant, peepholes: of the LSTM, as `layers.LSTMCell` has them; None for a GRU.
         dtype: policy of all parts.
 
+    Attributes:
+        required_states: how many states a layer must be given at least.
+
     Raises:
         ValueError: an unknown cell, or a variant or peepholes of a GRU.
     """
@@ -27,6 +30,7 @@ class RecurrentParts:
                 f"out. Received: cell='gru', variant={variant!r}, peepholes={peepholes!r}"
             )
         self._layer, self._cell = CELLS[cell]
+        self.required_states = self._cell.required_states
         self._options = {"dtype": dtype, **(form if cell == "lstm" else {})}
 
     def layer(self, units: int, name: str | None = None, **options):

@@ -147,11 +147,9 @@ class RNNEncoderDecoder(TokenModel):
         numbers = range(1, num_layers + 1)
         self.tables = TokenTables(self.settings, self.precision)
         self.source_mask = LengthMask(dtype=policy, name="source_mask")
-        self.encoder = [
-            recurrent.layer(units, f"encoder_{n}", return_state=True) for n in numbers
-        ]
+        self.encoder = [recurrent.layer(units, f"encoder_{n}", return_state=True) for n in numbers]
         self.bridge = {"every_step": EveryStep, "initial_state": InitialState}[context](
-            self.settings, self.precision
+            self.settings, self.precision, recurrent.required_states
         )
         self.decoder = [recurrent.layer(units, f"decoder_{n}") for n in numbers]
         self.dropout = keras.layers.Dropout(dropout, dtype=policy, name="dropout")
@@ -292,9 +290,10 @@ class RNNEncoderDecoder(TokenModel):
 class EveryStep:
     """What Cho et al. hand over: one vector, read by every step and by the output."""
 
-    def __init__(self, settings: dict, precision: Precision):
+    def __init__(self, settings: dict, precision: Precision, required_states: int):
         dense, units = keras.layers.Dense, settings["units"]
         self._settings = settings
+        self._others = required_states - 1  # than the first, which begin at 0
         self.beside = units
         self.features = settings["readout_units"]
         self._summary = dense(units, "tanh", dtype=precision.of("summary"), name="summary")
@@ -314,7 +313,8 @@ class EveryStep:
         return {"summary": self._summary(last_states[-1][0])}
 
     def first_states(self, memory: dict) -> list:
-        return [[layer(memory["summary"])] for layer in self._first]
+        states = [layer(memory["summary"]) for layer in self._first]
+        return [[state, *[ops.zeros_like(state)] * self._others] for state in states]
 
     def inputs(self, x, memory: dict):
         return _beside(x, memory["summary"])
@@ -327,8 +327,8 @@ class EveryStep:
 class InitialState:
     """What Sutskever et al. hand over: the last states of all layers, and nothing else."""
 
-    def __init__(self, settings: dict, precision: Precision):
-        del precision  # there is no layer between the two sides
+    def __init__(self, settings: dict, precision: Precision, required_states: int):
+        del precision, required_states  # there is no layer between the two sides
         self.beside = 0
         self.features = settings["units"]
         self.layers = []

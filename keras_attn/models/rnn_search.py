@@ -15,6 +15,7 @@ from keras_attn.layers import (
 )
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
 from keras_attn.models.precision import Precision, require_float
+from keras_attn.models.step_by_step import StepByStep
 from keras_attn.models.token_model import TokenModel
 from keras_attn.models.vocabularies import require_shared_vocabulary
 
@@ -58,6 +59,11 @@ class RNNSearch(TokenModel):
             2017); `readout_units` must equal `embedding_dim`.
         share_embeddings: whether source and target have one vocabulary and one embedding.
         dropout: share of the embedded inputs and of the readout dropped in training.
+        input_feeding: whether the decoder also reads t_{i-1} (Luong et al. 2015), 0 at first:
+            `s_i = GRU([E y_{i-1}; t_{i-1}; c_i], s_{i-1})`.
+        scheduled_sampling: the share of target tokens that training at first replaces by the
+            model's own draws, in [0, 1] (Bengio et al. 2015); None for teacher forcing alone. It is
+            the variable `sampling_rate`, to be assigned to while training.
         name: of the model.
         trainable: whether its weights are trained.
         dtype: dtype policy of all layers, that of `keras.config.set_dtype_policy` by default.
@@ -75,7 +81,7 @@ class RNNSearch(TokenModel):
         logits (B, T, target_vocabulary_size), float32.
 
     Raises:
-        ValueError: a size that is no positive integer, a dropout rate outside [0, 1), an unknown
+        ValueError: a size that is no positive integer, a rate outside of its bounds, an unknown
             cell, or sizes that must be equal for tied or shared embeddings and are not.
 
     Example:
@@ -104,6 +110,8 @@ class RNNSearch(TokenModel):
         tie_embeddings: bool = False,
         share_embeddings: bool = False,
         dropout: float = 0.0,
+        input_feeding: bool = False,
+        scheduled_sampling: float | None = None,
         name: str | None = None,
         trainable: bool = True,
         *,
@@ -121,6 +129,8 @@ class RNNSearch(TokenModel):
             "tie_embeddings": tie_embeddings,
             "share_embeddings": share_embeddings,
             "dropout": dropout,
+            "input_feeding": input_feeding,
+            "scheduled_sampling": scheduled_sampling,
         }
         _check(self.settings)
         self.precision = Precision(dtype)
@@ -175,25 +185,60 @@ class RNNSearch(TokenModel):
                 name="output_projection",
             )
         )
+        self.step_by_step = None
+        if input_feeding or scheduled_sampling is not None:
+            self.step_by_step = self._make_step_by_step(policy)
 
         inputs = {
             "source": keras.Input((None,), dtype="int32", name="source"),
             "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
             "target": keras.Input((None,), dtype="int32", name="target"),
         }
-        outputs = self._predict(self.features(inputs))
+        outputs = self.logits(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
         self.dtype_policy = self.precision.of_model
 
+    def _make_step_by_step(self, policy) -> StepByStep:
+        sizes = self.settings
+        words, memory = sizes["embedding_dim"], 2 * sizes["encoder_units"]
+        fed = sizes["readout_units"] if sizes["input_feeding"] else 0
+        self.target_embedding.build((None, None))
+        self.first_state.build((None, sizes["encoder_units"]))
+        self.decoder.build((None, None, words + fed), (None, None, memory))
+        self.readout.build((None, None, sizes["decoder_units"] + memory + words))
+        parts = [self.target_embedding, self.first_state, self.decoder, self.readout]
+        if self.output_projection is not None:
+            self.output_projection.build((None, None, sizes["readout_units"]))
+            parts.append(self.output_projection)
+        return StepByStep(
+            self,
+            [*parts, self.maxout, self.dropout],
+            sizes["readout_units"],
+            sizes["scheduled_sampling"],
+            sizes["input_feeding"],
+            dtype=policy,
+            name="step_by_step",
+        )
+
+    @property
+    def sampling_rate(self):
+        """The variable of scheduled sampling, or None without it."""
+        return None if self.step_by_step is None else self.step_by_step.rate
+
     def features(self, inputs, training: bool | None = None):
         """The readout t_i, from which the output layer predicts: (B, T, readout_units)."""
-        annotations, mask = self._annotate(inputs["source"], inputs["source_lengths"], training)
-        embedded = self._embed(self.target_embedding, inputs["target"], training)
+        memory = self._annotate(inputs["source"], inputs["source_lengths"], training)
+        decode = self.at_once if self.step_by_step is None else self.step_by_step
+        return decode(inputs["target"], memory, training=training)
+
+    def at_once(self, target, memory: dict, training=None):
+        """The features of all given tokens; without input feeding they need not wait."""
+        embedded = self._embed(self.target_embedding, target, training)
         outputs = self.decoder(
             embedded,
-            annotations,
-            memory_mask=mask,
-            initial_state=self._first_states(annotations),
+            memory["annotations"],
+            memory_mask=memory["mask"],
+            initial_state=self._first_states(memory["annotations"]),
             training=training,
         )  # (B, T, decoder_units + 2 encoder_units)
         return self._read_out(outputs, embedded, training)
@@ -211,28 +256,56 @@ class RNNSearch(TokenModel):
 
         `inputs` has the keys `source` and `source_lengths` of a call.
         """
-        annotations, mask = self._annotate(inputs["source"], inputs["source_lengths"], False)
-        keys = self.decoder.cell.attention.project_memory(annotations, mask)
-        return {"annotations": annotations, "keys": keys, "mask": mask}
+        return self.prepare(self._annotate(inputs["source"], inputs["source_lengths"], False))
+
+    def prepare(self, memory: dict) -> dict:
+        """The memory with its keys, which all steps share."""
+        keys = self.decoder.cell.attention.project_memory(memory["annotations"], memory["mask"])
+        return {**memory, "keys": keys}
 
     def initial_state(self, memory: dict) -> dict:
         """The decoder's state before the first token."""
-        return {"memory": memory, "decoder": self._first_states(memory["annotations"])}
+        return {"memory": memory, **self.start(memory)}
+
+    def start(self, memory: dict) -> dict:
+        """What changes from step to step, before the first token."""
+        states = self._first_states(memory["annotations"])
+        if not self.settings["input_feeding"]:
+            return {"decoder": states}
+        nothing = ops.zeros_like(states[0][:, :1])
+        return {"decoder": states, "fed": ops.repeat(nothing, self.settings["readout_units"], 1)}
 
     def step(self, tokens, state: dict):
         """One token each: tokens (B,) -> logits (B, V), the next state, alignment (B, S)."""
         memory = state["memory"]
-        embedded = self.target_embedding(tokens)
+        features, alignment, state = self.advance(tokens, state, memory, False)
+        return self.logits(features), {"memory": memory, **state}, alignment
+
+    def advance(self, tokens, state: dict, memory: dict, training):
+        """One step: tokens (B,) -> features (B, readout_units), alignment (B, S), what changed."""
+        embedded = self._embed(self.target_embedding, tokens, training)
+        fed = [state["fed"]] if self.settings["input_feeding"] else []
         output, alignment, decoder_states = self.decoder.cell(
-            embedded,
+            ops.concatenate([embedded, *fed], axis=-1),
             state["decoder"],
             memory["annotations"],
             memory_mask=memory["mask"],
             keys=memory["keys"],
-            training=False,
+            training=training,
         )
-        logits = self._predict(self._read_out(output, embedded, False))
-        return logits, {"memory": memory, "decoder": decoder_states}, alignment
+        features = self._read_out(output, embedded, training)
+        return (
+            features,
+            alignment,
+            {"decoder": decoder_states, **({"fed": features} if fed else {})},
+        )
+
+    def logits(self, features):
+        """Features (..., readout_units) to logits (..., V), float32."""
+        if self.output_projection is None:
+            # Quantised it leaves them in the dtype of the features.
+            return ops.cast(self.target_embedding(features, reverse=True), "float32")
+        return self.output_projection(features)
 
     def get_config(self):
         return {
@@ -246,10 +319,11 @@ class RNNSearch(TokenModel):
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
 
-    def _annotate(self, source, source_lengths, training):
+    def _annotate(self, source, source_lengths, training) -> dict:
         mask = self.source_mask(source, source_lengths)  # (B, S)
         embedded = self._embed(self.source_embedding, source, training)
-        return self.encoder(embedded, mask=mask, training=training), mask
+        annotations = self.encoder(embedded, mask=mask, training=training)
+        return {"annotations": annotations, "mask": mask}
 
     def _embed(self, embedding, ids, training):
         return self.dropout(embedding(ids), training=training)
@@ -259,12 +333,6 @@ class RNNSearch(TokenModel):
         hidden = self.first_state(annotations[:, 0, -self.settings["encoder_units"] :])
         others = len(keras.tree.flatten(self.decoder.cell.state_size)) - 1
         return [hidden, *(ops.zeros_like(hidden) for _ in range(others))]
-
-    def _predict(self, features):
-        if self.output_projection is None:
-            # Quantised it leaves them in the dtype of the features.
-            return ops.cast(self.target_embedding(features, reverse=True), "float32")
-        return self.output_projection(features)
 
     def _read_out(self, outputs, embedded, training):
         together = ops.concatenate([outputs, embedded], axis=-1)
