@@ -53,9 +53,11 @@ def train_one(directory: Path, model: str, options: dict, minutes: float) -> Non
     """Train on one thread, in this process, and write the answers to the test texts."""
     import tensorflow as tf
 
+    from keras_attn.kept_memory import keep_freed_memory
     from keras_attn.recipes.run import load, train
     from keras_attn.training import Budget, RunDirectory
 
+    keep_freed_memory()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     run = RunDirectory(directory)
@@ -189,7 +191,7 @@ def growth(vocabulary: int, embedding: int, widths: list[int], trained: dict) ->
         rows[str(width)] = {
             "parameters without the embeddings": parameters(vocabulary, embedding, width)
             - vocabulary * embedding,
-            **{key: value for key, value in trained.get(width, {}).items() if "bleu" in key},
+            **{key: value for key, value in trained.get(width, {}).items() if "bleu, " in key},
         }
     narrow, wide = (rows[str(width)]["parameters without the embeddings"] for width in (512, 2048))
     exponent = math.log(wide / narrow) / math.log(4)

@@ -7,10 +7,19 @@ from keras_attn.layers import AdditiveAttention, AttentionRNN, LengthMask
 from keras_attn.layers.setting_checks import require_rate, require_size
 from keras_attn.models.precision import Precision
 from keras_attn.models.recurrent_parts import RecurrentParts
-from keras_attn.models.step_by_step import StepByStep
+from keras_attn.models.settings import config_of, settings_of
+from keras_attn.models.step_by_step import StepByStep, built
 from keras_attn.models.token_model import TokenModel
-from keras_attn.models.token_tables import TokenTables
-from keras_attn.models.vocabularies import require_shared_vocabulary
+from keras_attn.models.vocabulary_parts import (
+    output_projection,
+    require_shared_vocabulary,
+    source_embedding,
+    source_inputs,
+    table_of_output,
+    target_embedding,
+    target_input,
+    token_logits,
+)
 
 SIZES = (
     "source_vocabulary_size",
@@ -119,29 +128,22 @@ class GNMT(TokenModel):
         *,
         dtype=None,
     ):
-        self.settings = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "encoder_layers": encoder_layers,
-            "decoder_layers": decoder_layers,
-            "attention_units": attention_units,
-            "cell": cell,
-            "variant": variant,
-            "peepholes": peepholes,
-            "residual": residual,
-            "tie_embeddings": tie_embeddings,
-            "share_embeddings": share_embeddings,
-            "dropout": dropout,
-            "input_feeding": input_feeding,
-            "scheduled_sampling": scheduled_sampling,
-        }
+        self.settings = settings_of(GNMT.__init__, locals())
         _check(self.settings)
         self.precision = Precision(dtype)
         policy = self.precision.policy
         recurrent = RecurrentParts(cell, variant, peepholes, policy)
-        self.tables = TokenTables(self.settings, self.precision)
+        self.target_embedding = target_embedding(
+            target_vocabulary_size, embedding_dim, self.precision
+        )
+        self.source_embedding = (
+            self.target_embedding
+            if share_embeddings
+            else source_embedding(source_vocabulary_size, embedding_dim, self.precision)
+        )
+        self.output_projection = (
+            None if tie_embeddings else output_projection(target_vocabulary_size, self.precision)
+        )
         self.source_mask = LengthMask(dtype=policy, name="source_mask")
         self.encoder = [
             keras.layers.Bidirectional(recurrent.layer(units), dtype=policy, name="encoder_1"),
@@ -159,11 +161,7 @@ class GNMT(TokenModel):
         if input_feeding or scheduled_sampling is not None:
             self.step_by_step = self._make_step_by_step(policy)
 
-        inputs = {
-            "source": keras.Input((None,), dtype="int32", name="source"),
-            "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
-            "target": keras.Input((None,), dtype="int32", name="target"),
-        }
+        inputs = {**source_inputs(), **target_input()}
         outputs = self.logits(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
         self.dtype_policy = self.precision.of_model
@@ -172,14 +170,15 @@ class GNMT(TokenModel):
         units = self.settings["units"]
         memory = units * (2 if len(self.encoder) == 1 else 1)
         fed = units if self.settings["input_feeding"] else 0
-        embedding_dim = self.settings["embedding_dim"]
-        self.tables.build(units)
-        self.bottom.build((None, None, embedding_dim + fed), (None, None, memory))
-        for layer in self.upper:
-            layer.build((None, None, units + memory))
+        parts = built(
+            (self.target_embedding, (None, None)),
+            (self.bottom, (None, None, self.settings["embedding_dim"] + fed), (None, None, memory)),
+            *((layer, (None, None, units + memory)) for layer in self.upper),
+            (self.output_projection, (None, None, units)),
+        )
         return StepByStep(
             self,
-            [*self.tables.of_target, self.bottom, *self.upper, self.dropout],
+            [*parts, self.dropout],
             units,
             self.settings["scheduled_sampling"],
             self.settings["input_feeding"],
@@ -195,7 +194,7 @@ class GNMT(TokenModel):
     @property
     def output_table(self):
         """The output layer's float weights, (target_vocabulary_size, units)."""
-        return self.tables.output_table
+        return table_of_output(self.target_embedding, self.output_projection)
 
     def features(self, inputs, training: bool | None = None):
         """The top layer's outputs s^top_t, from which the output layer predicts: (B, T, units)."""
@@ -206,7 +205,7 @@ class GNMT(TokenModel):
     def at_once(self, target, memory: dict, training=None):
         """The features of all given tokens; without input feeding they need not wait."""
         outputs = self.bottom(
-            self.dropout(self.tables.target(target), training=training),
+            self.dropout(self.target_embedding(target), training=training),
             memory["annotations"],
             memory_mask=memory["mask"],
             training=training,
@@ -250,7 +249,7 @@ class GNMT(TokenModel):
 
     def advance(self, tokens, state: dict, memory: dict, training):
         """One step: tokens (B,) -> features (B, units), alignment (B, S), the next states."""
-        embedded = self.dropout(self.tables.target(tokens), training=training)
+        embedded = self.dropout(self.target_embedding(tokens), training=training)
         if self.settings["input_feeding"]:
             embedded = ops.concatenate([embedded, state["fed"]], axis=-1)
         output, alignment, bottom = self.bottom.cell(
@@ -278,15 +277,10 @@ class GNMT(TokenModel):
 
     def logits(self, features):
         """Features (..., units) to logits (..., V), float32."""
-        return self.tables.logits(features)
+        return token_logits(features, self.target_embedding, self.output_projection)
 
     def get_config(self):
-        return {
-            **self.settings,
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": self.precision.config(self),
-        }
+        return config_of(self)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -295,7 +289,7 @@ class GNMT(TokenModel):
     def _annotate(self, inputs, training) -> dict:
         """The annotations (B, S, m) and the mask (B, S)."""
         mask = self.source_mask(inputs["source"], inputs["source_lengths"])
-        x = self.tables.source(inputs["source"])
+        x = self.source_embedding(inputs["source"])
         for number, layer in enumerate(self.encoder, start=1):
             dropped = self.dropout(x, training=training)
             x = self._joined(number, layer(dropped, mask=mask, training=training), x)

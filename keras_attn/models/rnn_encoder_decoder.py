@@ -7,10 +7,19 @@ from keras_attn.layers import LengthMask, Maxout
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
 from keras_attn.models.precision import Precision
 from keras_attn.models.recurrent_parts import RecurrentParts
-from keras_attn.models.step_by_step import StepByStep
+from keras_attn.models.settings import config_of, settings_of
+from keras_attn.models.step_by_step import StepByStep, built
 from keras_attn.models.token_model import TokenModel
-from keras_attn.models.token_tables import TokenTables
-from keras_attn.models.vocabularies import require_shared_vocabulary
+from keras_attn.models.vocabulary_parts import (
+    output_projection,
+    require_shared_vocabulary,
+    source_embedding,
+    source_inputs,
+    table_of_output,
+    target_embedding,
+    target_input,
+    token_logits,
+)
 
 SIZES = (
     "source_vocabulary_size",
@@ -123,29 +132,23 @@ class RNNEncoderDecoder(TokenModel):
         *,
         dtype=None,
     ):
-        self.settings = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "num_layers": num_layers,
-            "context": context,
-            "reverse_source": reverse_source,
-            "cell": cell,
-            "variant": variant,
-            "peepholes": peepholes,
-            "readout_units": readout_units,
-            "tie_embeddings": tie_embeddings,
-            "share_embeddings": share_embeddings,
-            "dropout": dropout,
-            "scheduled_sampling": scheduled_sampling,
-        }
+        self.settings = settings_of(RNNEncoderDecoder.__init__, locals())
         _check(self.settings)
         self.precision = Precision(dtype)
         policy = self.precision.policy
         recurrent = RecurrentParts(cell, variant, peepholes, policy)
         numbers = range(1, num_layers + 1)
-        self.tables = TokenTables(self.settings, self.precision)
+        self.target_embedding = target_embedding(
+            target_vocabulary_size, embedding_dim, self.precision
+        )
+        self.source_embedding = (
+            self.target_embedding
+            if share_embeddings
+            else source_embedding(source_vocabulary_size, embedding_dim, self.precision)
+        )
+        self.output_projection = (
+            None if tie_embeddings else output_projection(target_vocabulary_size, self.precision)
+        )
         self.source_mask = LengthMask(dtype=policy, name="source_mask")
         self.encoder = [recurrent.layer(units, f"encoder_{n}", return_state=True) for n in numbers]
         self.bridge = {"every_step": EveryStep, "initial_state": InitialState}[context](
@@ -157,25 +160,24 @@ class RNNEncoderDecoder(TokenModel):
         if scheduled_sampling is not None:
             self.step_by_step = self._make_step_by_step(policy)
 
-        inputs = {
-            "source": keras.Input((None,), dtype="int32", name="source"),
-            "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
-            "target": keras.Input((None,), dtype="int32", name="target"),
-        }
+        inputs = {**source_inputs(), **target_input()}
         outputs = self.logits(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
         self.dtype_policy = self.precision.of_model
 
     def _make_step_by_step(self, policy) -> StepByStep:
-        self.tables.build(self.bridge.features)
-        self.bridge.build()
-        widths = [self.settings["embedding_dim"]]
-        widths += [self.settings["units"]] * (len(self.decoder) - 1)
-        for width, layer in zip(widths, self.decoder, strict=True):
-            layer.build((None, None, width + self.bridge.beside))
+        words, units = self.settings["embedding_dim"], self.settings["units"]
+        widths = [words] + [units] * (len(self.decoder) - 1)
+        layers = zip(self.decoder, widths, strict=True)
+        parts = built(
+            (self.target_embedding, (None, None)),
+            *self.bridge.parts_of_decoder(),
+            *((layer, (None, None, width + self.bridge.beside)) for layer, width in layers),
+            (self.output_projection, (None, None, self.bridge.features)),
+        )
         return StepByStep(
             self,
-            [*self.tables.of_target, *self.bridge.layers, *self.decoder, self.dropout],
+            [*parts, self.dropout],
             self.bridge.features,
             self.settings["scheduled_sampling"],
             feeds=False,
@@ -191,7 +193,7 @@ class RNNEncoderDecoder(TokenModel):
     @property
     def output_table(self):
         """The output layer's float weights, (target_vocabulary_size, d)."""
-        return self.tables.output_table
+        return table_of_output(self.target_embedding, self.output_projection)
 
     def features(self, inputs, training: bool | None = None):
         """What the output layer reads, o_t or s^N_t: (B, T, d)."""
@@ -250,15 +252,10 @@ class RNNEncoderDecoder(TokenModel):
 
     def logits(self, features):
         """Features (..., d) to logits (..., V), float32."""
-        return self.tables.logits(features)
+        return token_logits(features, self.target_embedding, self.output_projection)
 
     def get_config(self):
-        return {
-            **self.settings,
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": self.precision.config(self),
-        }
+        return config_of(self)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -269,7 +266,7 @@ class RNNEncoderDecoder(TokenModel):
         mask = self.source_mask(source, inputs["source_lengths"])  # (B, S)
         if self.settings["reverse_source"]:
             source, mask = ops.flip(source, axis=1), ops.flip(mask, axis=1)
-        x, last = self.tables.source(source), []
+        x, last = self.source_embedding(source), []
         for layer in self.encoder:
             dropped = self.dropout(x, training=training)
             x, *states = layer(dropped, mask=mask, training=training)
@@ -278,7 +275,7 @@ class RNNEncoderDecoder(TokenModel):
 
     def _decode(self, tokens, memory: dict, run, training):
         """All layers over tokens (B,) or (B, T), each run by `run(number, layer, inputs)`."""
-        embedded = self.dropout(self.tables.target(tokens), training=training)
+        embedded = self.dropout(self.target_embedding(tokens), training=training)
         x = embedded
         for number, layer in enumerate(self.decoder):
             x = run(number, layer, self.bridge.inputs(x, memory))
@@ -301,13 +298,14 @@ class EveryStep:
         self._first = [dense(units, "tanh", dtype=precision.of(name), name=name) for name in names]
         self._readout = dense(2 * self.features, dtype=precision.of("readout"), name="readout")
         self._maxout = Maxout(2, dtype=precision.policy, name="maxout")
-        self.layers = [*self._first, self._readout, self._maxout]
 
-    def build(self) -> None:
+    def parts_of_decoder(self) -> list[tuple]:
+        """The layers that the steps use, each with the shape of its inputs."""
         units = self._settings["units"]
-        for layer in self._first:
-            layer.build((None, units))
-        self._readout.build((None, None, 2 * units + self._settings["embedding_dim"]))
+        return [
+            *((layer, (None, units)) for layer in self._first),
+            (self._readout, (None, None, 2 * units + self._settings["embedding_dim"])),
+        ]
 
     def memory(self, last_states: list) -> dict:
         return {"summary": self._summary(last_states[-1][0])}
@@ -328,13 +326,13 @@ class InitialState:
     """What Sutskever et al. hand over: the last states of all layers, and nothing else."""
 
     def __init__(self, settings: dict, precision: Precision, required_states: int):
-        del precision, required_states  # there is no layer between the two sides
+        del precision, required_states
         self.beside = 0
         self.features = settings["units"]
-        self.layers = []
 
-    def build(self) -> None:
-        """Nothing to build."""
+    def parts_of_decoder(self) -> list[tuple]:
+        """None: there is no layer between the two sides."""
+        return []
 
     def memory(self, last_states: list) -> dict:
         return {"states": last_states}

@@ -14,10 +14,20 @@ from keras_attn.layers import (
     Maxout,
 )
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
-from keras_attn.models.precision import Precision, require_float
-from keras_attn.models.step_by_step import StepByStep
+from keras_attn.models.precision import Precision
+from keras_attn.models.settings import config_of, settings_of
+from keras_attn.models.step_by_step import StepByStep, built
 from keras_attn.models.token_model import TokenModel
-from keras_attn.models.vocabularies import require_shared_vocabulary
+from keras_attn.models.vocabulary_parts import (
+    output_projection,
+    require_shared_vocabulary,
+    source_embedding,
+    source_inputs,
+    table_of_output,
+    target_embedding,
+    target_input,
+    token_logits,
+)
 
 CELLS = {"gru": (GRU, GRUCell), "lstm": (LSTM, LSTMCell)}
 SIZES = (
@@ -110,50 +120,26 @@ class RNNSearch(TokenModel):
         tie_embeddings: bool = False,
         share_embeddings: bool = False,
         dropout: float = 0.0,
-        input_feeding: bool = False,
-        scheduled_sampling: float | None = None,
         name: str | None = None,
         trainable: bool = True,
         *,
+        input_feeding: bool = False,
+        scheduled_sampling: float | None = None,
         dtype=None,
     ):
-        self.settings = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "encoder_units": encoder_units,
-            "decoder_units": decoder_units,
-            "attention_units": attention_units,
-            "readout_units": readout_units,
-            "cell": cell,
-            "tie_embeddings": tie_embeddings,
-            "share_embeddings": share_embeddings,
-            "dropout": dropout,
-            "input_feeding": input_feeding,
-            "scheduled_sampling": scheduled_sampling,
-        }
+        self.settings = settings_of(RNNSearch.__init__, locals())
         _check(self.settings)
         self.precision = Precision(dtype)
-        policy = self.precision.policy
+        policy, of_layer = self.precision.policy, self.precision.of
         layers = keras.layers
         recurrent_layer, recurrent_cell = CELLS[cell]
-        self.target_embedding = layers.ReversibleEmbedding(
-            target_vocabulary_size,
-            embedding_dim,
-            tie_weights=True,
-            reverse_dtype="float32",
-            name="target_embedding",
-            **self.precision.of_tied_embedding("target_embedding"),
+        self.target_embedding = target_embedding(
+            target_vocabulary_size, embedding_dim, self.precision
         )
         self.source_embedding = (
             self.target_embedding
             if share_embeddings
-            else layers.Embedding(
-                source_vocabulary_size,
-                embedding_dim,
-                dtype=self.precision.of("source_embedding"),
-                name="source_embedding",
-            )
+            else source_embedding(source_vocabulary_size, embedding_dim, self.precision)
         )
         self.source_mask = LengthMask(dtype=policy, name="source_mask")
         self.encoder = layers.Bidirectional(
@@ -162,7 +148,7 @@ class RNNSearch(TokenModel):
             name="encoder",
         )
         self.first_state = layers.Dense(
-            decoder_units, "tanh", dtype=self.precision.of("first_state"), name="first_state"
+            decoder_units, "tanh", dtype=of_layer("first_state"), name="first_state"
         )
         self.decoder = AttentionRNN(
             recurrent_cell(decoder_units, dtype=policy),
@@ -170,60 +156,20 @@ class RNNSearch(TokenModel):
             dtype=policy,
             name="decoder",
         )
-        self.readout = layers.Dense(
-            2 * readout_units, dtype=self.precision.of("readout"), name="readout"
-        )
+        self.readout = layers.Dense(2 * readout_units, dtype=of_layer("readout"), name="readout")
         self.maxout = Maxout(2, dtype=policy, name="maxout")
         self.dropout = layers.Dropout(dropout, dtype=policy, name="dropout")
         self.output_projection = (
-            None
-            if tie_embeddings
-            else layers.Dense(
-                target_vocabulary_size,
-                use_bias=False,
-                dtype=self.precision.of("output_projection", "float32"),
-                name="output_projection",
-            )
+            None if tie_embeddings else output_projection(target_vocabulary_size, self.precision)
         )
         self.step_by_step = None
         if input_feeding or scheduled_sampling is not None:
             self.step_by_step = self._make_step_by_step(policy)
 
-        inputs = {
-            "source": keras.Input((None,), dtype="int32", name="source"),
-            "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
-            "target": keras.Input((None,), dtype="int32", name="target"),
-        }
+        inputs = {**source_inputs(), **target_input()}
         outputs = self.logits(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
         self.dtype_policy = self.precision.of_model
-
-    def _make_step_by_step(self, policy) -> StepByStep:
-        sizes = self.settings
-        words, memory = sizes["embedding_dim"], 2 * sizes["encoder_units"]
-        fed = sizes["readout_units"] if sizes["input_feeding"] else 0
-        self.target_embedding.build((None, None))
-        self.first_state.build((None, sizes["encoder_units"]))
-        self.decoder.build((None, None, words + fed), (None, None, memory))
-        self.readout.build((None, None, sizes["decoder_units"] + memory + words))
-        parts = [self.target_embedding, self.first_state, self.decoder, self.readout]
-        if self.output_projection is not None:
-            self.output_projection.build((None, None, sizes["readout_units"]))
-            parts.append(self.output_projection)
-        return StepByStep(
-            self,
-            [*parts, self.maxout, self.dropout],
-            sizes["readout_units"],
-            sizes["scheduled_sampling"],
-            sizes["input_feeding"],
-            dtype=policy,
-            name="step_by_step",
-        )
-
-    @property
-    def sampling_rate(self):
-        """The variable of scheduled sampling, or None without it."""
-        return None if self.step_by_step is None else self.step_by_step.rate
 
     def features(self, inputs, training: bool | None = None):
         """The readout t_i, from which the output layer predicts: (B, T, readout_units)."""
@@ -232,7 +178,7 @@ class RNNSearch(TokenModel):
         return decode(inputs["target"], memory, training=training)
 
     def at_once(self, target, memory: dict, training=None):
-        """The features of all given tokens; without input feeding they need not wait."""
+        """The features of all given tokens, which need not wait where none is fed back."""
         embedded = self._embed(self.target_embedding, target, training)
         outputs = self.decoder(
             embedded,
@@ -243,14 +189,6 @@ class RNNSearch(TokenModel):
         )  # (B, T, decoder_units + 2 encoder_units)
         return self._read_out(outputs, embedded, training)
 
-    @property
-    def output_table(self):
-        """The output layer's float weights, (target_vocabulary_size, readout_units)."""
-        require_float(self.output_projection or self.target_embedding)
-        if self.output_projection is None:
-            return self.target_embedding.embeddings
-        return ops.transpose(self.output_projection.kernel)
-
     def encode(self, inputs) -> dict:
         """What the decoder may look at: annotations (B, S, 2 encoder_units), their keys, the mask.
 
@@ -259,7 +197,7 @@ class RNNSearch(TokenModel):
         return self.prepare(self._annotate(inputs["source"], inputs["source_lengths"], False))
 
     def prepare(self, memory: dict) -> dict:
-        """The memory with its keys, which all steps share."""
+        """The memory with its keys U_a h_j, which all steps share."""
         keys = self.decoder.cell.attention.project_memory(memory["annotations"], memory["mask"])
         return {**memory, "keys": keys}
 
@@ -267,76 +205,98 @@ class RNNSearch(TokenModel):
         """The decoder's state before the first token."""
         return {"memory": memory, **self.start(memory)}
 
-    def start(self, memory: dict) -> dict:
-        """What changes from step to step, before the first token."""
-        states = self._first_states(memory["annotations"])
-        if not self.settings["input_feeding"]:
-            return {"decoder": states}
-        nothing = ops.zeros_like(states[0][:, :1])
-        return {"decoder": states, "fed": ops.repeat(nothing, self.settings["readout_units"], 1)}
-
     def step(self, tokens, state: dict):
         """One token each: tokens (B,) -> logits (B, V), the next state, alignment (B, S)."""
         memory = state["memory"]
         features, alignment, state = self.advance(tokens, state, memory, False)
         return self.logits(features), {"memory": memory, **state}, alignment
 
+    def start(self, memory: dict) -> dict:
+        """What changes from step to step, before the first token."""
+        states = self._first_states(memory["annotations"])
+        if not self.settings["input_feeding"]:
+            return {"decoder": states}
+        batch, units = ops.shape(states[0])[0], self.settings["readout_units"]
+        return {"decoder": states, "fed": ops.zeros((batch, units), states[0].dtype)}
+
     def advance(self, tokens, state: dict, memory: dict, training):
         """One step: tokens (B,) -> features (B, readout_units), alignment (B, S), what changed."""
         embedded = self._embed(self.target_embedding, tokens, training)
         fed = [state["fed"]] if self.settings["input_feeding"] else []
-        output, alignment, decoder_states = self.decoder.cell(
+        output, alignment, states = self.decoder.cell(
             ops.concatenate([embedded, *fed], axis=-1),
             state["decoder"],
             memory["annotations"],
             memory_mask=memory["mask"],
             keys=memory["keys"],
             training=training,
-        )
+        )  # [s_i; c_i], a_i
         features = self._read_out(output, embedded, training)
-        return (
-            features,
-            alignment,
-            {"decoder": decoder_states, **({"fed": features} if fed else {})},
-        )
+        return features, alignment, {"decoder": states, **({"fed": features} if fed else {})}
 
     def logits(self, features):
-        """Features (..., readout_units) to logits (..., V), float32."""
-        if self.output_projection is None:
-            # Quantised it leaves them in the dtype of the features.
-            return ops.cast(self.target_embedding(features, reverse=True), "float32")
-        return self.output_projection(features)
+        """W_o t_i, float32."""
+        return token_logits(features, self.target_embedding, self.output_projection)
 
-    def get_config(self):
-        return {
-            **self.settings,
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": self.precision.config(self),
-        }
+    @property
+    def sampling_rate(self):
+        """The variable of scheduled sampling, or None without it."""
+        return None if self.step_by_step is None else self.step_by_step.rate
 
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
+    def _make_step_by_step(self, policy) -> StepByStep:
+        sizes = self.settings
+        words, memory = sizes["embedding_dim"], 2 * sizes["encoder_units"]
+        fed = sizes["readout_units"] if sizes["input_feeding"] else 0
+        parts = built(
+            (self.target_embedding, (None, None)),
+            (self.first_state, (None, sizes["encoder_units"])),
+            (self.decoder, (None, None, words + fed), (None, None, memory)),
+            (self.readout, (None, None, sizes["decoder_units"] + memory + words)),
+            (self.output_projection, (None, None, sizes["readout_units"])),
+        )
+        return StepByStep(
+            self,
+            [*parts, self.maxout, self.dropout],
+            sizes["readout_units"],
+            sizes["scheduled_sampling"],
+            sizes["input_feeding"],
+            dtype=policy,
+            name="step_by_step",
+        )
+
+    def _embed(self, embedding, ids, training):
+        """E y, with dropout in training."""
+        return self.dropout(embedding(ids), training=training)
 
     def _annotate(self, source, source_lengths, training) -> dict:
-        mask = self.source_mask(source, source_lengths)  # (B, S)
+        """h_j = [h->_j; h<-_j], (B, S, 2 encoder_units), and which of them exist, (B, S)."""
+        mask = self.source_mask(source, source_lengths)
         embedded = self._embed(self.source_embedding, source, training)
         annotations = self.encoder(embedded, mask=mask, training=training)
         return {"annotations": annotations, "mask": mask}
 
-    def _embed(self, embedding, ids, training):
-        return self.dropout(embedding(ids), training=training)
-
     def _first_states(self, annotations) -> list:
-        """The decoder's states before the first token, s_0 from the backward state at j = 1."""
+        """The decoder's states before the first token: s_0 = tanh(W_s h<-_1), the others 0."""
         hidden = self.first_state(annotations[:, 0, -self.settings["encoder_units"] :])
         others = len(keras.tree.flatten(self.decoder.cell.state_size)) - 1
         return [hidden, *(ops.zeros_like(hidden) for _ in range(others))]
 
     def _read_out(self, outputs, embedded, training):
+        """t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i), of [s_i; c_i] and E y_{i-1}."""
         together = ops.concatenate([outputs, embedded], axis=-1)
         return self.dropout(self.maxout(self.readout(together)), training=training)
+
+    @property
+    def output_table(self):
+        """The output layer's float weights W_o, (target_vocabulary_size, readout_units)."""
+        return table_of_output(self.target_embedding, self.output_projection)
+
+    def get_config(self):
+        return config_of(self)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
 
 
 def _check(settings: dict) -> None:

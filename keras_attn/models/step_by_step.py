@@ -112,6 +112,19 @@ class StepByStep(keras.layers.Layer):
         return keras.KerasTensor((*target.shape, self.features), dtype=self.compute_dtype)
 
 
+def built(*parts) -> list:
+    """Layers built for the shapes that follow them, for calls that only a loop will make.
+
+    Where there is no layer but None, there is none in the list.
+    """
+    layers = []
+    for layer, *shapes in parts:
+        if layer is not None:
+            layer.build(*shapes)
+            layers.append(layer)
+    return layers
+
+
 def _drawn(logits, quantile):
     """The token at which the distribution passes a quantile: (B, V), (B,) -> (B,)."""
     shares = ops.cumsum(ops.softmax(ops.stop_gradient(logits), axis=-1), axis=-1)

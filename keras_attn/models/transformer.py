@@ -11,9 +11,19 @@ from keras_attn.layers import (
 )
 from keras_attn.layers.fast_parts import Dropout, LayerNormalization
 from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
-from keras_attn.models.precision import Precision, require_float
+from keras_attn.models.precision import Precision
+from keras_attn.models.settings import config_of, settings_of
 from keras_attn.models.token_model import TokenModel
-from keras_attn.models.vocabularies import require_shared_vocabulary
+from keras_attn.models.vocabulary_parts import (
+    output_projection,
+    require_shared_vocabulary,
+    source_embedding,
+    source_inputs,
+    table_of_output,
+    target_embedding,
+    target_input,
+    token_logits,
+)
 
 POSITIONS = ("sinusoidal", "rotary")
 SIZES = (
@@ -147,46 +157,17 @@ class Transformer(TokenModel):
         *,
         dtype=None,
     ):
-        self.settings = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "dim": dim,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "encoder_layers": encoder_layers,
-            "decoder_layers": decoder_layers,
-            "num_key_value_heads": num_key_value_heads,
-            "positions": positions,
-            "normalize_first": normalize_first,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "tie_embeddings": tie_embeddings,
-            "share_embeddings": share_embeddings,
-            "max_length": max_length,
-        }
+        self.settings = settings_of(Transformer.__init__, locals())
         _check(self.settings)
         self.precision = Precision(dtype)
         policy = self.precision.policy
-        layers = keras.layers
-        self.target_embedding = layers.ReversibleEmbedding(
-            target_vocabulary_size,
-            dim,
-            tie_weights=True,
-            embeddings_initializer=_unit_length(dim),
-            reverse_dtype="float32",
-            name="target_embedding",
-            **self.precision.of_tied_embedding("target_embedding"),
+        self.target_embedding = target_embedding(
+            target_vocabulary_size, dim, self.precision, _unit_length(dim)
         )
         self.source_embedding = (
             self.target_embedding
             if share_embeddings
-            else layers.Embedding(
-                source_vocabulary_size,
-                dim,
-                embeddings_initializer=_unit_length(dim),
-                dtype=self.precision.of("source_embedding"),
-                name="source_embedding",
-            )
+            else source_embedding(source_vocabulary_size, dim, self.precision, _unit_length(dim))
         )
         self.enter = EnterTransformer(positions == "sinusoidal", dtype=policy, name="enter")
         self.source_mask = LengthMask(dtype=policy, name="source_mask")
@@ -216,21 +197,10 @@ class Transformer(TokenModel):
                 for side in ("encoder", "decoder")
             )
         self.output_projection = (
-            None
-            if tie_embeddings
-            else layers.Dense(
-                target_vocabulary_size,
-                use_bias=False,
-                dtype=self.precision.of("output_projection", "float32"),
-                name="output_projection",
-            )
+            None if tie_embeddings else output_projection(target_vocabulary_size, self.precision)
         )
 
-        inputs = {
-            "source": keras.Input((None,), dtype="int32", name="source"),
-            "source_lengths": keras.Input((), dtype="int32", name="source_lengths"),
-            "target": keras.Input((None,), dtype="int32", name="target"),
-        }
+        inputs = {**source_inputs(), **target_input()}
         outputs = self._predict(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
         self.dtype_policy = self.precision.of_model
@@ -263,42 +233,6 @@ class Transformer(TokenModel):
             hidden = block(hidden, annotations, memory_mask=mask, training=training)
         return _normalized(self.decoder_norm, hidden)
 
-    @property
-    def max_length(self) -> int:
-        """The most tokens that `step` can write, the size of its caches."""
-        return self.settings["max_length"]
-
-    @property
-    def output_table(self):
-        """The output layer's float weights, (target_vocabulary_size, d)."""
-        require_float(self.output_projection or self.target_embedding)
-        if self.output_projection is None:
-            return self.target_embedding.embeddings
-        return ops.transpose(self.output_projection.kernel)
-
-    def attention_maps(self, inputs) -> dict:
-        """The weights of all heads for a batch, the target given as in a call.
-
-        Returns:
-            A dict of lists, a tensor for every block: `encoder` (B, N, S, S), `decoder`
-            (B, N, T, T) and `memory` (B, N, T, S), what the decoder reads of the source.
-        """
-        maps = {"encoder": [], "decoder": [], "memory": []}
-        mask = self.source_mask(inputs["source"], inputs["source_lengths"])
-        hidden = self._embed(self.source_embedding, inputs["source"])
-        for block in self.encoder_blocks:
-            hidden, weights = block(hidden, mask=mask, return_attention_scores=True)
-            maps["encoder"].append(weights)
-        annotations = _normalized(self.encoder_norm, hidden)
-        hidden = self._embed(self.target_embedding, inputs["target"])
-        for block in self.decoder_blocks:
-            hidden, weights, memory_weights = block(
-                hidden, annotations, memory_mask=mask, return_attention_scores=True
-            )
-            maps["decoder"].append(weights)
-            maps["memory"].append(memory_weights)
-        return maps
-
     def encode(self, inputs) -> dict:
         """The keys and values that every decoder block reads, (B, 2, S, Nkv, d / N), and the mask.
 
@@ -307,6 +241,11 @@ class Transformer(TokenModel):
         annotations, mask = self._annotate(inputs, False)
         projected = [block.project_memory(annotations, mask) for block in self.decoder_blocks]
         return {"projected": projected, "mask": mask}
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens that `step` can write, the size of its caches."""
+        return self.settings["max_length"]
 
     def initial_state(self, memory: dict) -> dict:
         """Empty caches of `max_length` tokens, and the first position."""
@@ -344,17 +283,10 @@ class Transformer(TokenModel):
         state = {"memory": memory, "caches": caches, "position": position + 1}
         return logits, state, ops.mean(weights[:, :, 0], axis=1)
 
-    def get_config(self):
-        return {
-            **self.settings,
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": self.precision.config(self),
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
+    def _embed(self, embedding, ids, start_index=0, training=False):
+        """sqrt(d) E_y + p_t, with dropout in training (sections 3.4, 3.5 and 5.4)."""
+        embedded = self.enter(embedding(ids), start_index=start_index)
+        return self.dropout(embedded, training=training)
 
     def _annotate(self, inputs, training):
         """The encoder's outputs (B, S, d), and which of them exist (B, S)."""
@@ -364,15 +296,44 @@ class Transformer(TokenModel):
             hidden = block(hidden, mask=mask, training=training)
         return _normalized(self.encoder_norm, hidden), mask
 
-    def _embed(self, embedding, ids, start_index=0, training=False):
-        embedded = self.enter(embedding(ids), start_index=start_index)
-        return self.dropout(embedded, training=training)
-
     def _predict(self, features):
-        if self.output_projection is None:
-            # Quantised it leaves them in the dtype of the features.
-            return ops.cast(self.target_embedding(features, reverse=True), "float32")
-        return self.output_projection(features)
+        """E h (section 3.4), or W h where the output layer has weights of its own."""
+        return token_logits(features, self.target_embedding, self.output_projection)
+
+    @property
+    def output_table(self):
+        """The output layer's float weights, (target_vocabulary_size, d)."""
+        return table_of_output(self.target_embedding, self.output_projection)
+
+    def attention_maps(self, inputs) -> dict:
+        """The weights of all heads for a batch, the target given as in a call.
+
+        Returns:
+            A dict of lists, a tensor for every block: `encoder` (B, N, S, S), `decoder`
+            (B, N, T, T) and `memory` (B, N, T, S), what the decoder reads of the source.
+        """
+        maps = {"encoder": [], "decoder": [], "memory": []}
+        mask = self.source_mask(inputs["source"], inputs["source_lengths"])
+        hidden = self._embed(self.source_embedding, inputs["source"])
+        for block in self.encoder_blocks:
+            hidden, weights = block(hidden, mask=mask, return_attention_scores=True)
+            maps["encoder"].append(weights)
+        annotations = _normalized(self.encoder_norm, hidden)
+        hidden = self._embed(self.target_embedding, inputs["target"])
+        for block in self.decoder_blocks:
+            hidden, weights, memory_weights = block(
+                hidden, annotations, memory_mask=mask, return_attention_scores=True
+            )
+            maps["decoder"].append(weights)
+            maps["memory"].append(memory_weights)
+        return maps
+
+    def get_config(self):
+        return config_of(self)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
 
 
 def _unit_length(dim: int):
