@@ -96,6 +96,7 @@ def test_what_is_drawn_takes_the_place_of_what_is_given(name, inputs):
     np.testing.assert_allclose(model.features(inputs, training=True), expected, atol=1e-5)
     model.sampling_rate.assign(1.0)
     np.testing.assert_allclose(model.features(inputs), expected, atol=1e-5)  # not in training
+
     def drawn(given):
         state.assign(before)
         return model.features(given, training=True)
