@@ -18,6 +18,7 @@ _SUBMODULES = (
     "losses",
     "models",
     "ops",
+    "protocols",
     "recipes",
     "serving",
     "text",

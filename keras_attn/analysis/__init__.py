@@ -1,11 +1,12 @@
 """What models look at and how their gradients flow, in numbers and plots."""
 
-from keras_attn.analysis.alignment import plot_alignments, save_figure
+from keras_attn.analysis.alignment import plot_alignments
 from keras_attn.analysis.cell_states import plot_cell_states, states_over_time
 from keras_attn.analysis.curves import plot_curves
 from keras_attn.analysis.gradient_flow import gradient_norms, plot_gradient_flow
 from keras_attn.analysis.head_maps import sentence_maps
 from keras_attn.analysis.heads import HeadScores, plot_heads, score_heads
+from keras_attn.analysis.saving import save_figure
 
 __all__ = [
     "HeadScores",

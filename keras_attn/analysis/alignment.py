@@ -1,19 +1,39 @@
 """Alignments as heat maps."""
 
-import unicodedata
-import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keras_attn.analysis.fonts import token_families
+from keras_attn.analysis.heat_maps import (
+    BAR,
+    BAR_LABELS,
+    MARGIN,
+    NAME,
+    HeatMap,
+    add_axes,
+    draw,
+    draw_bar,
+    label_columns,
+    label_inches,
+    label_rows,
+    largest_that_fits,
+    stand_upright,
+    text_size,
+)
 
-CELL = 0.27  # inches, the side of a cell
 GAP = 0.3  # inches between two heat maps
+BESIDE, LOWEST_BAR, HIGHEST_BAR = 0.12, 0.9, 1.6  # inches: where a colour bar begins, its height
+READ, WRITTEN = "read: source", "written: target"
 
 
 def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.ndarray]]):
     """A heat map for each example: source tokens from left to right, target tokens downwards.
+
+    Each map has its own scale, from white at 0 to its largest weight, which its colour bar says: so
+    a diffuse alignment is seen as well as a sharp one. Cells are smaller where there are many of
+    them, and labels fewer; the maps stand below each other and, where they are many, also side by
+    side.
 
     Args:
         examples: `(source_tokens, target_tokens, alignment)` each, the alignment (T, S) with the
@@ -27,6 +47,8 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
 
     Example:
         >>> figure = plot_alignments([(["a", "b"], ["x"], np.array([[0.9, 0.1]]))])
+        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+        ('read: source', 'written: target')
 
     Reference:
         Bahdanau et al. 2014, figure 3.
@@ -35,89 +57,102 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
 
     if not examples:
         raise ValueError(f"There is nothing to plot. Received: examples={examples!r}")
-    for source, target, alignment in examples:
-        if np.shape(alignment) != (len(target), len(source)):
-            raise ValueError(
-                "An alignment has a row for every target token and a column for every source "
-                f"token: {(len(target), len(source))}. Received: shape={np.shape(alignment)}"
-            )
-    figure = Figure()
-    top = 0.0  # inches, downwards from the first heat map
-    for source, target, alignment in examples:
-        top += _label_height(source)
-        axes = _add_axes(figure, top, len(source), len(target))
-        image = axes.imshow(alignment, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-        families = list(token_families())
-        axes.set_xticks(
-            range(len(source)),
-            [_shown(token) for token in source],
-            rotation=_rotation(source),
-            family=families,
-        )
-        axes.set_yticks(range(len(target)), [_shown(token) for token in target], family=families)
-        axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
-        top += len(target) * CELL + GAP
-    _add_colorbar(figure, image, max(len(source) for source, _, _ in examples))
+    maps = [
+        HeatMap(target, source, np.asarray(alignment)).require_fit()
+        for source, target, alignment in examples
+    ]
+    cell, layout = largest_that_fits(lambda cell: _Layout.of(maps, cell))
+    figure = Figure(figsize=(layout.width, layout.height))
+    images = []
+    for heat_map, box, (left, top) in zip(maps, layout.boxes, layout.places, strict=True):
+        axes = add_axes(figure, left + box.left, top + box.top, box.map_width, box.map_height)
+        images.append(draw(axes, heat_map))
+        label_columns(axes, heat_map.columns, cell, box.upright, top=True)
+        label_rows(axes, heat_map.rows, cell)
+        axes.xaxis.set_label_position("top")
+        axes.set_xlabel(READ, fontsize=text_size(cell), color="dimgray")
+        axes.set_ylabel(WRITTEN, fontsize=text_size(cell), color="dimgray")
+    for image, box, (left, top) in zip(images, layout.boxes, layout.places, strict=True):
+        left += box.left + box.map_width + BESIDE
+        height = min(max(box.map_height, LOWEST_BAR), HIGHEST_BAR)
+        draw_bar(add_axes(figure, left, top + box.top, BAR, height), image)
     return figure
 
 
-def save_figure(figure, file, file_format: str) -> None:
-    """Write a figure, cropped to what is on it, as "png" or "svg".
+@dataclass(frozen=True)
+class _Box:
+    """The inches of a map with what belongs to it: labels before and above it, a bar after it."""
 
-    The text of an SVG stays text, to be searched and shown in the reader's fonts. Characters that
-    no font of this machine has are one warning.
-    """
-    import matplotlib
+    left: float
+    top: float
+    map_width: float
+    map_height: float
+    upright: bool
 
-    with (
-        matplotlib.rc_context({"svg.fonttype": "none"}),
-        warnings.catch_warnings(record=True) as caught,
-    ):
-        warnings.simplefilter("always")
-        figure.savefig(file, format=file_format, dpi=160, bbox_inches="tight", pad_inches=0.15)
-    if file_format != "svg" and any("Glyph" in str(warning.message) for warning in caught):
-        warnings.warn(
-            "No font of this machine has some of the characters, which show as boxes; install one "
-            "(Debian: fonts-noto-cjk) or write an .svg.",
-            stacklevel=2,
+    @classmethod
+    def of(cls, heat_map: HeatMap, cell: float) -> "_Box":
+        upright = stand_upright(heat_map.columns, cell)
+        line = 1.4 * text_size(cell) / 72
+        above = label_inches(heat_map.columns, cell) if upright else line
+        return cls(
+            left=NAME + label_inches(heat_map.rows, cell) + 0.1,
+            top=NAME + above + 0.1,
+            map_width=cell * max(len(heat_map.columns), 1),
+            map_height=cell * max(len(heat_map.rows), 1),
+            upright=upright,
         )
 
+    def stretched(self, widest: float) -> "_Box":
+        """The box with a map as wide as the widest of its column, or at most 2.5 times its own."""
+        return replace(self, map_width=min(widest, 2.5 * self.map_width))
 
-def _add_axes(figure, top: float, columns: int, rows: int):
-    """Axes with square cells, their upper left corner `top` inches below that of the figure."""
-    width, height = figure.get_size_inches()
-    return figure.add_axes(
-        (
-            0.0,
-            1 - (top + rows * CELL) / height,
-            columns * CELL / width,
-            rows * CELL / height,
-        )
-    )
+    @property
+    def height(self) -> float:
+        return self.top + max(self.map_height, LOWEST_BAR)
 
 
-def _add_colorbar(figure, image, columns: int) -> None:
-    width, height = figure.get_size_inches()
-    bar = figure.add_axes(
-        (((columns + 1) * CELL) / width, 1 - 1.9 / height, 0.1 / width, 1.5 / height)
-    )
-    figure.colorbar(image, cax=bar, label="weight")
+@dataclass(frozen=True)
+class _Layout:
+    """Where the boxes of all maps stand, in inches from the upper left corner."""
+
+    boxes: list[_Box]
+    places: list[tuple[float, float]]
+    width: float
+    height: float
+
+    @classmethod
+    def of(cls, maps: Sequence[HeatMap], cell: float) -> "_Layout":
+        """The boxes in as few columns as keep the picture from being much higher than wide."""
+        boxes = [_Box.of(heat_map, cell) for heat_map in maps]
+        for columns in range(1, len(boxes) + 1):
+            layout = cls._in_columns(boxes, columns)
+            if layout.height <= max(12.0, layout.width):
+                break
+        return layout
+
+    @classmethod
+    def _in_columns(cls, boxes: list[_Box], columns: int) -> "_Layout":
+        placed, places, left, height = [], [], MARGIN, 0.0
+        for column in _dealt(boxes, columns):
+            before = max(box.left for box in column)  # so that the maps of a column are flush
+            widest = max(box.map_width for box in column)
+            top = MARGIN
+            for box in column:
+                placed.append(box.stretched(widest))
+                places.append((left + before - box.left, top))
+                top += box.height + GAP
+            height = max(height, top - GAP + MARGIN)
+            left += before + widest + BESIDE + BAR + BAR_LABELS + GAP
+        return cls(placed, places, left - GAP + MARGIN, height)
 
 
-def _rotation(tokens: Sequence[str]) -> int:
-    """Tokens of more than a character or two stand upright, so that they do not overlap."""
-    return 90 if max((_columns(token) for token in tokens if token != "</s>"), default=0) > 2 else 0
-
-
-def _label_height(tokens: Sequence[str]) -> float:
-    longest = max(map(_columns, tokens), default=0) if _rotation(tokens) else 1
-    return 0.2 + 0.09 * longest
-
-
-def _columns(token: str) -> int:
-    """How wide a token is, a letter of the Latin script being one column."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in token)
-
-
-def _shown(token: str) -> str:
-    return "␣" if token == " " else token
+def _dealt(boxes: list[_Box], columns: int) -> list[list[_Box]]:
+    """The boxes in their order in so many columns at most, of like heights."""
+    share = sum(box.height + GAP for box in boxes) / columns
+    dealt: dict[int, list[_Box]] = {}
+    top = 0.0
+    for box in boxes:
+        middle = top + (box.height + GAP) / 2
+        dealt.setdefault(int(middle / share), []).append(box)
+        top += box.height + GAP
+    return list(dealt.values())

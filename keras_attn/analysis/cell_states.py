@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.protocols import RecurrentCell
 
-def states_over_time(cell, sequence) -> tuple[np.ndarray, np.ndarray]:
+
+def states_over_time(cell: RecurrentCell, sequence) -> tuple[np.ndarray, np.ndarray]:
     """Step a recurrent cell through one sequence from states of zero.
 
     Args:

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.data.sequence_pairs import ended, model_batch
+from keras_attn.protocols import SupportsAttentionMaps, Tokenizer
 from keras_attn.text import START
 
 ATTENTIONS = ("encoder", "decoder", "memory")
@@ -17,8 +18,8 @@ def sentence_maps(
     """The weights of all heads while a model reads sources and writes targets.
 
     Args:
-        text_model: a `keras_attn.serving.TextModel` whose model has `attention_maps(inputs)`, such
-            as `keras_attn.models.Transformer`.
+        text_model: a `keras_attn.serving.TextModel` whose model is a
+            `keras_attn.protocols.SupportsAttentionMaps`, such as `keras_attn.models.Transformer`.
         sources: the texts to read.
         targets: the texts that the decoder is given; by default the model's own answers.
 
@@ -29,7 +30,7 @@ def sentence_maps(
     Raises:
         ValueError: if the model has no maps of heads.
     """
-    if not hasattr(text_model.model, "attention_maps"):
+    if not isinstance(text_model.model, SupportsAttentionMaps):
         raise ValueError(
             "Maps of heads need a model with attention_maps, such as Transformer. "
             f"Received: text_model.model={type(text_model.model).__name__}"
@@ -65,7 +66,7 @@ def _answers(text_model, source_ids: tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_tensor(found["ids"], found["lengths"])
 
 
-def _spelled(tokenizer, ids: tf.Tensor, lengths: tf.Tensor) -> list[list[str]]:
+def _spelled(tokenizer: Tokenizer, ids: tf.Tensor, lengths: tf.Tensor) -> list[list[str]]:
     """The tokens of each row, without padding."""
     pieces = tf.where(ids == START, "<s>", tokenizer.pieces(ids)).numpy()
     return [

@@ -5,11 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_attn.analysis.fonts import token_families
+from keras_attn.analysis.heat_maps import (
+    MARGIN,
+    NAME,
+    HeatMap,
+    add_axes,
+    draw,
+    draw_bar,
+    label_columns,
+    label_inches,
+    label_rows,
+    largest_that_fits,
+)
 
 POSITIONAL = 0.5  # mean weight at one distance
 COPYING = 0.5  # mean weight at keys that are the query's own token
 UNIFORM = 0.9  # mean entropy as a share of the largest possible
+
+_TITLE, _ABOVE, _BESIDE = 1.5, 0.4, 0.5  # inches for a title, above a map and beside it
 
 
 @dataclass(frozen=True)
@@ -158,6 +171,9 @@ def plot_heads(
 ):
     """The maps of all heads for a sentence: a row for each block, a column for each head.
 
+    Each map has its own scale, from white at 0 to its largest weight, which its colour bar says: so
+    a diffuse head is seen as well as a sharp one. Maps are smaller where there are many.
+
     Args:
         queries, keys: the tokens, from top to bottom and from left to right.
         blocks: weights (N, T, S) of each block.
@@ -182,24 +198,56 @@ def plot_heads(
                 f"Weights have the axes heads, queries, keys: (N, {len(queries)}, {len(keys)}). "
                 f"Received: weights.shape={np.shape(weights)}"
             )
-    rows, columns = len(blocks), max(len(weights) for weights in blocks)
-    side = max(1.6, 0.13 * max(len(queries), len(keys)))  # inches
-    figure = Figure(figsize=(columns * side + 1, rows * (side + 0.35) + 1), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    families = list(token_families())
+    heads = max(len(weights) for weights in blocks)
+    cell, layout = largest_that_fits(
+        lambda cell: _Grid.of(queries, keys, len(blocks), heads, cell), most=0.15
+    )
+    figure = Figure(figsize=(layout.width, layout.height))
     for row, weights in enumerate(blocks):
-        for column, axes in enumerate(grid[row]):
-            if column >= len(weights):
-                axes.set_axis_off()
-                continue
-            axes.imshow(weights[column], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+        for column, of_head in enumerate(weights):
+            left, top = layout.place(row, column)
+            axes = add_axes(figure, left, top, layout.map_width, layout.map_height)
+            bar = add_axes(figure, left + layout.map_width + 0.05, top, 0.06, layout.map_height)
+            image = draw(axes, HeatMap(queries, keys, of_head))
+            # The last bar of a row says for all what they measure.
+            draw_bar(bar, image, "weight" if column == len(weights) - 1 else "")
             axes.set_title(_title(row, column, scores), fontsize=7)
-            axes.tick_params(length=0, labelsize=5)
-            axes.set_yticks(range(len(queries)), queries if column == 0 else [], family=families)
-            axes.set_xticks(
-                range(len(keys)), keys if row == rows - 1 else [], rotation=90, family=families
-            )
+            is_lowest, is_leftmost = row == len(blocks) - 1, column == 0
+            label_columns(axes, keys if is_lowest else [], cell, upright=True, top=False)
+            label_rows(axes, queries if is_leftmost else [], cell)
+            axes.set_xlabel("key" if is_lowest else "", fontsize=8, color="dimgray")
+            axes.set_ylabel("query" if is_leftmost else "", fontsize=8, color="dimgray")
     return figure
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Where the maps of all heads stand, in inches: labels on the left and below all of them."""
+
+    left: float
+    map_width: float
+    map_height: float
+    width: float
+    height: float
+
+    @classmethod
+    def of(cls, queries, keys, blocks: int, heads: int, cell: float) -> "_Grid":
+        # Wide enough for its title, and high enough for its bar.
+        map_width, map_height = max(_TITLE, cell * len(keys)), max(0.7, cell * len(queries))
+        left = MARGIN + NAME + label_inches(queries, cell) + 0.1
+        below = label_inches(keys, cell) + 0.1 + NAME + MARGIN
+        return cls(
+            left,
+            map_width,
+            map_height,
+            width=left + heads * (map_width + _BESIDE) + 0.2,
+            height=MARGIN + blocks * (map_height + _ABOVE) + below,
+        )
+
+    def place(self, block: int, head: int) -> tuple[float, float]:
+        """The left and the top of a map."""
+        left = self.left + head * (self.map_width + _BESIDE)
+        return left, MARGIN + _ABOVE - 0.05 + block * (self.map_height + _ABOVE)
 
 
 def _title(block: int, head: int, scores) -> str:

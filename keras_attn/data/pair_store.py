@@ -16,6 +16,7 @@ from keras_attn.data.reading import opened
 from keras_attn.errors import UserError
 from keras_attn.files import written_whole
 from keras_attn.paths import RemotePath, path_of
+from keras_attn.protocols import Tokenizer
 from keras_attn.text import END
 
 # The file: the blocks, the table of the blocks, a description in JSON, the trailer. A block is the
@@ -64,8 +65,8 @@ class Sequences:
 def write_pair_store(
     path: str | os.PathLike,
     pairs: Iterable[tuple[str | None, str | None]],
-    source_tokenizer,
-    target_tokenizer,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
     *,
     max_tokens: int,
     progress: Callable[[PairCounts], None] = lambda counts: None,

@@ -14,6 +14,7 @@ from keras_attn.decoding.path import buffer
 from keras_attn.decoding.penalties import length_penalty as normalized
 from keras_attn.decoding.state import StateNest
 from keras_attn.decoding.steps import call_step, compute_ahead, normalizer, peek, without_nan
+from keras_attn.protocols import StepFunction
 
 _NEVER = -float("inf")
 
@@ -41,7 +42,7 @@ class _Beams(NamedTuple):
 
 
 def beam_search(
-    step,
+    step: StepFunction,
     state,
     batch_size,
     start_id,
@@ -110,8 +111,8 @@ def beam_search(
     ```
 
     Args:
-        step: `step(tokens (N,) int32, state) -> (logits (N, V), state[, attention (N, S)])`, with
-            N = B * W, the beams of an example side by side.
+        step: `step(tokens (N,) int32, state) -> (logits (N, V), state[, attention (N, S)])`, a
+            `keras_attn.protocols.StepFunction`; N = B * W, the beams of an example side by side.
         state: any nest of tensors with leading dimension B. It is repeated for the beams and
             reordered with them at every step, but in a dict what lies under `"memory"` is only
             repeated, once: it is the same for all beams. A step returns the state with the same

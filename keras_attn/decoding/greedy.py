@@ -4,10 +4,11 @@ import tensorflow as tf
 
 from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.decoding.path import follow
+from keras_attn.protocols import StepFunction
 
 
 def greedy_search(
-    step,
+    step: StepFunction,
     state,
     batch_size,
     start_id,
@@ -50,7 +51,8 @@ def greedy_search(
     ```
 
     Args:
-        step: `step(tokens (B,) int32, state) -> (logits (B, V), state[, attention (B, S)])`.
+        step: `step(tokens (B,) int32, state) -> (logits (B, V), state[, attention (B, S)])`, a
+            `keras_attn.protocols.StepFunction`.
         state: any nest of tensors with leading dimension B; a step returns it with the same
             structure, shapes and dtypes.
         batch_size: B, an int or an integer scalar tensor.

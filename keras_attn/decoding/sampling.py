@@ -5,10 +5,11 @@ import tensorflow as tf
 from keras_attn.decoding import arguments, top
 from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.decoding.path import follow
+from keras_attn.protocols import StepFunction
 
 
 def sample(
-    step,
+    step: StepFunction,
     state,
     batch_size,
     start_id,

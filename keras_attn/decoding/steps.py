@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_attn.protocols import StepFunction
+
 
 class StepOutput(NamedTuple):
     """What one step returned: logits (N, V) float32, a state, attention (N, S) float32 or None."""
@@ -13,7 +15,7 @@ class StepOutput(NamedTuple):
     attention: tf.Tensor | None
 
 
-def call_step(step, tokens, state) -> StepOutput:
+def call_step(step: StepFunction, tokens, state) -> StepOutput:
     """Call `step(tokens (N,), state)` and check what it returns."""
     returned = step(tokens, state)
     if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
@@ -30,7 +32,7 @@ def call_step(step, tokens, state) -> StepOutput:
     return StepOutput(logits, state, attention)
 
 
-def peek(step, tokens, state):
+def peek(step: StepFunction, tokens, state):
     """What the first step returns, and a step that does not compute it again.
 
     The loop has to know before it is built whether there is attention and how large the
@@ -44,7 +46,7 @@ def peek(step, tokens, state):
         return call_step(step, tokens, state), step
 
 
-def compute_ahead(step, tokens, state):
+def compute_ahead(step: StepFunction, tokens, state):
     """What the first step returns, and a step that returns it when it is first called."""
     first = call_step(step, tokens, state)
     pending = [first]

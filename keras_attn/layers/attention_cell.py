@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -9,6 +10,7 @@ from keras import ops
 from keras_attn.layers import cell_protocol
 from keras_attn.layers.recurrent_checks import flat_shapes, require_features, require_states
 from keras_attn.ops import masks
+from keras_attn.protocols import Attention, RecurrentCell
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -30,8 +32,9 @@ class AttentionCell(keras.layers.Layer):
 
     Args:
         cell: a recurrent cell (`GRUCell`, `LSTMCell`, a Keras cell, `StackedRNNCells`, a list of
-            cells, or any object with `call` and `state_size`); its first state is the query.
-        attention: `AdditiveAttention` or `LuongAttention`.
+            cells, or another `keras_attn.protocols.RecurrentCell`); its first state is the query.
+        attention: `AdditiveAttention`, `LuongAttention` or another
+            `keras_attn.protocols.Attention`.
 
     Call arguments:
         inputs: (B, d).
@@ -64,7 +67,9 @@ class AttentionCell(keras.layers.Layer):
         Translate", section 3.1 and appendix A.1.2.
     """
 
-    def __init__(self, cell, attention, **kwargs):
+    def __init__(
+        self, cell: RecurrentCell | Sequence[RecurrentCell], attention: Attention, **kwargs
+    ):
         # It has no weights of its own, and the states that it passes on keep their precision.
         super().__init__(autocast=False, **kwargs)
         self.cell = cell_protocol.require_cell(cell)
@@ -188,10 +193,11 @@ def with_parts(config, custom_objects) -> dict:
     return {**config, **rebuilt}
 
 
-def _require_attention(attention):
-    """Return an attention that a cell can step with, or raise `ValueError`."""
-    attend = getattr(attention, "attend", None)
-    takes = set(inspect.signature(attend).parameters) if callable(attend) else set()
+def _require_attention(attention) -> Attention:
+    """Return an `Attention`, or raise `ValueError` if it is none that a cell can step with."""
+    # Other attentions have methods of these names too, and take other things.
+    is_attention = isinstance(attention, Attention) and callable(attention.attend)
+    takes = set(inspect.signature(attention.attend).parameters) if is_attention else set()
     if not takes >= {"query", "keys", "values", "mask", "training"}:
         raise ValueError(
             "The attention of a cell is an `AdditiveAttention`, a `LuongAttention` or a layer with "

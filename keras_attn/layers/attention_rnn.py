@@ -1,5 +1,7 @@
 """A recurrent cell that attends over a memory, run over a sequence."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
@@ -17,6 +19,7 @@ from keras_attn.layers.recurrent_checks import (
 from keras_attn.ops import masks
 from keras_attn.ops.attention_scan import attention_scan
 from keras_attn.ops.scan import scan
+from keras_attn.protocols import Attention, RecurrentCell
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -29,8 +32,8 @@ class AttentionRNN(keras.layers.Layer):
     results are of the layer's.
 
     Args:
-        cell: a recurrent cell, or a list of cells to stack; see `AttentionCell`.
-        attention: `AdditiveAttention` or `LuongAttention`.
+        cell: a recurrent cell, or a list of cells to stack, as in `AttentionCell`.
+        attention: what reads the memory, as in `AttentionCell`.
         return_alignments: also return the alignments.
         return_state: also return the final states.
 
@@ -69,7 +72,12 @@ class AttentionRNN(keras.layers.Layer):
     """
 
     def __init__(
-        self, cell, attention, return_alignments: bool = False, return_state: bool = False, **kwargs
+        self,
+        cell: RecurrentCell | Sequence[RecurrentCell],
+        attention: Attention,
+        return_alignments: bool = False,
+        return_state: bool = False,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.cell = AttentionCell(cell, attention, dtype=self.dtype_policy)

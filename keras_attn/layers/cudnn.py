@@ -5,6 +5,8 @@ They run on a GPU only. Keras offers them to no one but its own layers, hence th
 
 from keras.src import backend
 
+from keras_attn.protocols import SupportsMasksByBlock
+
 DTYPES = ("float16", "float32", "float64")
 
 
@@ -16,7 +18,7 @@ def is_usable(cell, unroll: bool, mask, **cell_form) -> bool:
     """
     return (
         mask is None
-        and not hasattr(cell, "dropout_mask_count")  # one dropout mask a block
+        and not isinstance(cell, SupportsMasksByBlock)
         and cell.compute_dtype in DTYPES
         and backend.cudnn_ok(
             cell.activation, cell.recurrent_activation, unroll, cell.use_bias, **cell_form

@@ -19,6 +19,7 @@ from keras_attn.ops.compilation import LARGEST_UNITS, compiles
 from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step
 from keras_attn.ops.scan import scan
+from keras_attn.protocols import SupportsMasksByBlock
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -152,7 +153,7 @@ class LSTMCell(keras.layers.LSTMCell):
         self.peephole_initializer = keras.initializers.get(peephole_initializer)
         self.peephole_regularizer = keras.regularizers.get(peephole_regularizer)
         self.peephole_constraint = keras.constraints.get(peephole_constraint)
-        if hasattr(self, "dropout_mask_count"):
+        if isinstance(self, SupportsMasksByBlock):
             self.dropout_mask_count = len(self.form.blocks)
         if variant == "FGR":
             self.state_size = [self.units, self.units, 3 * self.units]

@@ -17,6 +17,7 @@ from keras_attn.layers.setting_checks import require_choice
 from keras_attn.ops import masks
 from keras_attn.ops.compilation import require_jit_compile
 from keras_attn.ops.scan import scan
+from keras_attn.protocols import ScannedCell, SupportsMasksByBlock
 
 
 def of_cell(name: str) -> property:
@@ -27,15 +28,7 @@ def of_cell(name: str) -> property:
 class RecurrentLayer(keras.layers.RNN):
     """A `keras.layers.RNN` over a cell that projects its inputs for all steps at once.
 
-    The cell has, beside what a Keras cell has:
-
-    - `project(inputs, training)`: (B, [T,] features) -> (B, [T,] blocks * units),
-    - `step_function(states, training)`: a function `(projected, states) -> (output, states)`,
-      its output being the first state,
-    - `scan(inputs, states, mask, reverse, jit_compile, saves)`: all steps at once with the
-      gradient written by hand, (B, T, features) to outputs (B, T, units) and the last states,
-    - `required_states`: how many states an `initial_state` must hold at least; the rest is zero,
-    - `require_own_form(shapes)`, which refuses the weights of another form by its name.
+    The cell is a Keras cell and a `keras_attn.protocols.ScannedCell`.
 
     A subclass has `cudnn_is_usable(mask)`, whether there is a GPU and cuDNN computes exactly what
     the layer computes, and `cudnn_loop(sequences, initial_state)`, which does `inner_loop` there.
@@ -65,7 +58,7 @@ class RecurrentLayer(keras.layers.RNN):
     dropout = of_cell("dropout")
     recurrent_dropout = of_cell("recurrent_dropout")
 
-    def __init__(self, cell, use_cudnn="auto", jit_compile="auto", **kwargs):
+    def __init__(self, cell: ScannedCell, use_cudnn="auto", jit_compile="auto", **kwargs):
         super().__init__(cell, **kwargs)
         self.jit_compile = require_jit_compile(jit_compile)
         self.use_cudnn = require_choice("use_cudnn", use_cudnn, ("auto", True, False))
@@ -160,7 +153,7 @@ class RecurrentLayer(keras.layers.RNN):
         cuDNN, where it is used, comes before both.
         """
         cell = self.cell
-        one_mask_a_block = cell.dropout and hasattr(cell, "dropout_mask_count")
+        one_mask_a_block = cell.dropout and isinstance(cell, SupportsMasksByBlock)
         return (
             has_default_activations(cell)
             and not self.unroll

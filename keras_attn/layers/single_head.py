@@ -1,8 +1,6 @@
 """What the attention layers with one head, additive and multiplicative, do alike.
 
-Each offers `project_memory(memory, mask=None) -> keys` and
-`attend(query, keys, values, mask=None, training=None) -> (context, weights)`, which is all that a
-recurrent decoder needs of it.
+Each is a `keras_attn.protocols.Attention`, which is all that a recurrent decoder needs of it.
 """
 
 import keras

@@ -9,10 +9,11 @@ import keras
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.protocols import Exportable, SupportsWarmup
 from keras_attn.serving.warmup import write_warmup_requests
 
 
-def export(model, directory: str | os.PathLike) -> Path:
+def export(model: keras.Model | Exportable, directory: str | os.PathLike) -> Path:
     """Write the next version of a SavedModel below `directory` and return its path.
 
     The version is one more than the largest number there, so nothing is ever overwritten. It is
@@ -21,10 +22,8 @@ def export(model, directory: str | os.PathLike) -> Path:
 
     Args:
         model: a `keras.Model` (one signature `serving_default`, from its inputs to its outputs), or
-            anything with `resources` (the variables and modules that its functions read) and
-            `signatures()`, a dict of `tf.function`s with an input signature, such as
-            `keras_attn.serving.TextModel`. What `warmup_requests()` returns, if it is there, is
-            kept beside the model for TensorFlow Serving.
+            a `keras_attn.protocols.Exportable` such as `keras_attn.serving.TextModel`. The requests
+            of one that `SupportsWarmup` are kept beside the model for TensorFlow Serving.
         directory: the model's base path, `models/dates` for example; made if need be.
 
     Raises:
@@ -48,7 +47,7 @@ def export(model, directory: str | os.PathLike) -> Path:
         version = unfinished / "version"
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
         tf.saved_model.save(module, str(version), signatures=signatures, options=options)
-        if hasattr(exportable, "warmup_requests"):
+        if isinstance(exportable, SupportsWarmup):
             write_warmup_requests(version, exportable.warmup_requests())
         return _publish(version, directory)
     finally:

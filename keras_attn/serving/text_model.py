@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.decoding import arguments, beam_search, greedy_search
+from keras_attn.protocols import SequenceModel, SupportsMaxLength, Tokenizer
 from keras_attn.text import END, PADDING, START
 
 SIGNATURES = ("serving_default", "bounded", "attention", "tokens")
@@ -21,11 +22,11 @@ class TextModel:
     `keras_attn.decoding.length_penalty` of it.
 
     Args:
-        model: any model with the protocol `encode(inputs) -> memory`, `initial_state(memory) ->
-            state` and `step(tokens, state) -> (logits, state, attention)`, which takes `source`
-            ids and `source_lengths`. If it can write only so many tokens, it says so in an
-            attribute `max_length`.
-        source_tokenizer, target_tokenizer: such as `keras_attn.text.CharacterTokenizer`.
+        model: any `keras_attn.protocols.SequenceModel` that takes `source` ids and
+            `source_lengths`. If it can write only so many tokens, it says so in an attribute
+            `max_length` (`SupportsMaxLength`).
+        source_tokenizer, target_tokenizer: each a `keras_attn.protocols.Tokenizer`, such as
+            `keras_attn.text.CharacterTokenizer`.
         max_source_length: longer sources are cut after so many tokens.
         max_length: answers are cut after so many tokens, the end token included.
         beam_width: hypotheses kept at every step; 1 is greedy search.
@@ -49,9 +50,9 @@ class TextModel:
 
     def __init__(
         self,
-        model,
-        source_tokenizer,
-        target_tokenizer,
+        model: SequenceModel,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
         max_source_length: int,
         max_length: int,
         beam_width: int = 1,
@@ -276,12 +277,12 @@ class TextModel:
         return tf.reshape(texts, [tf.shape(lengths)[0], lengths.shape[1]])
 
 
-def _check_room(model, max_length: int) -> None:
-    room = getattr(model, "max_length", max_length)
-    if max_length > room:
+def _check_room(model: SequenceModel, max_length: int) -> None:
+    if isinstance(model, SupportsMaxLength) and max_length > model.max_length:
         raise ValueError(
-            f"The model can write {room} tokens at most: answers cannot be longer, give a smaller "
-            f"`max_length` or build the model with a larger one. Received: max_length={max_length}"
+            f"The model can write {model.max_length} tokens at most: answers cannot be longer, "
+            "give a smaller `max_length` or build the model with a larger one. "
+            f"Received: max_length={max_length}"
         )
 
 

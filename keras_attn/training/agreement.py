@@ -8,6 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.protocols import SupportsSavedStep
+from keras_attn.training.worker_batches import are_parts
 from keras_attn.training.workers import Workers
 from keras_attn.version import __version__
 
@@ -20,7 +22,7 @@ class Agreement:
     Args:
         workers: that train together.
         model: what they train.
-        callbacks: of this worker; those with a `saved_step` tell of checkpoints.
+        callbacks: of this worker; a `SupportsSavedStep` tells of checkpoints.
     """
 
     def __init__(
@@ -31,7 +33,9 @@ class Agreement:
     ):
         self._workers = workers
         self._model = model
-        self._keeping = [callback for callback in callbacks if hasattr(callback, "saved_step")]
+        self._keeping = [
+            callback for callback in callbacks if isinstance(callback, SupportsSavedStep)
+        ]
         self._compared = None
 
     def require_same_training(
@@ -40,6 +44,7 @@ class Agreement:
         """Raise `UserError` in all workers unless they are about to train the same."""
         if self._workers.number == 1:
             return
+        identity = dataset.identity if are_parts(dataset) else {}
         versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
         values = {
             **settings,
@@ -48,9 +53,9 @@ class Agreement:
             "optimizer": type(optimizer).__name__,
             **_described("optimizer", optimizer),
             "objective": getattr(objective, "__qualname__", type(objective).__name__),
-            "kind of data": "seekable" if hasattr(dataset, "parts") else "whole batches",
+            "kind of data": "seekable" if are_parts(dataset) else "whole batches",
             "form of a batch": dataset.element_spec,
-            **{f"data {name}": value for name, value in getattr(dataset, "identity", {}).items()},
+            **{f"data {name}": value for name, value in identity.items()},
         }
         variables = self._model.variables
         self._workers.require_same(

@@ -5,6 +5,8 @@ import re
 import keras
 import tensorflow as tf
 
+from keras_attn.protocols import LossScaler
+
 # GRADIENT + i is the gradient of variable i, counted from 0.
 NONE, LABEL, LOSS, COUNT, STATE, ENDED, GRADIENT = range(7)
 
@@ -51,7 +53,7 @@ def is_left_to(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
     A `LossScaleOptimizer` lowers its scale at every such step. What is not finite even with a tiny
     scale never will be, and such a run would go on for ever without a step.
     """
-    if not hasattr(optimizer, "inner_optimizer"):
+    if not isinstance(optimizer, LossScaler):
         return tf.constant(False)
     return tf.convert_to_tensor(optimizer.scale_loss(1.0)) >= _SMALLEST_SCALE
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.protocols import LossScaler
 from keras_attn.training.callbacks_of_run import CallbacksOfRun
 from keras_attn.training.faults import (
     COUNT,
@@ -56,7 +57,7 @@ class Loop:
         self._workers = workers
         self._stops = stops
         self._warns_of_skipped = skips  # with a scaled loss it happens as a matter of course
-        self._counts_skipped = skips or hasattr(model.optimizer, "inner_optimizer")
+        self._counts_skipped = skips or isinstance(model.optimizer, LossScaler)
         self._skipped = 0
         self.step = params["initial_step"]
 

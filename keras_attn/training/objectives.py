@@ -54,8 +54,8 @@ def projected_token_objective(label_smoothing: float = 0.0, z_loss: float = 0.0)
         z_loss: see there.
 
     Returns:
-        `objective(model, batch, training=True) -> (sum, count)`, for a model with
-        `features(inputs, training)` (B, T, d) and `output_table` (V, d).
+        `objective(model, batch, training=True) -> (sum, count)`, for a model that is a
+        `keras_attn.protocols.FeatureModel`: `features(inputs, training)` and `output_table`.
 
     Raises:
         ValueError: as `token_objective`.

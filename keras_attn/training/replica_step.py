@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_attn.ops.labels import first_outside, outside_labels
+from keras_attn.protocols import LossScaler
 from keras_attn.training.faults import (
     COUNT,
     LABEL,
@@ -98,7 +99,7 @@ def make_replica_step(
         kind = tf.where(seen > 0, tf.constant(LABEL, tf.int64), kind)
         _either((kind == NONE) | is_overflow, apply, gradients, undo, states)
         is_forward_spoilt = ~tf.math.is_finite(total) | (spoilt > 0)
-        if hasattr(optimizer, "inner_optimizer"):
+        if isinstance(optimizer, LossScaler):
             # The optimiser skips the step, and knows nothing of the states.
             _either(is_overflow & is_forward_spoilt, undo, states, _leave, ())
         skips = tf.constant(skip_not_finite) & (kind != NONE) & (kind != COUNT) & (kind != LABEL)
@@ -165,7 +166,7 @@ def summing_once(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
     Keras sums in `apply`, after it has clipped; a gradient that is to be clipped after the sum
     would go over the network twice.
     """
-    while hasattr(optimizer, "inner_optimizer"):
+    while isinstance(optimizer, LossScaler):
         optimizer = optimizer.inner_optimizer
     optimizer._all_reduce_sum_gradients = lambda gradients_and_variables: gradients_and_variables
     try:
@@ -273,7 +274,7 @@ def _clipped(gradients, factor, norm, total, clip_norm, optimizer):
         clip_norm: the largest norm, in units of the optimiser's loss scale, or None.
         optimizer: of which it is asked whether and how it scales.
     """
-    if hasattr(optimizer, "inner_optimizer"):
+    if isinstance(optimizer, LossScaler):
         # No number where one of them is none, which the gradients themselves may not tell of.
         factor += (total - total) + (norm - norm)
     if clip_norm is not None:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import keras
 import tensorflow as tf
 
+from keras_attn.protocols import LossScaler
 from keras_attn.training.penalties import RULES
 
 
@@ -89,7 +90,7 @@ def require_callback(
 
 def require_rate_that_can_be_set(optimizer: keras.optimizers.Optimizer, name: str) -> None:
     """Raise `ValueError` if an optimiser has a schedule of its own beside a callback's."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner = _inner_of(optimizer)
     schedule = getattr(inner, "_learning_rate", None)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         raise ValueError(
@@ -109,7 +110,7 @@ def require_supported(
     """Raise `ValueError` if this model cannot be trained exactly in this way."""
     require_built(model)
     _require_something_to_train(model)
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner = _inner_of(optimizer)
     _require_plain(inner)
     _require_made_for(model, inner)
     _require_loss_scale(model, optimizer, inner)
@@ -182,6 +183,10 @@ def _require_made_for(model, optimizer) -> None:
                 "were trainable then: make a new one. "
                 f"Received: optimizer={optimizer.name} without {variable.path}"
             )
+
+
+def _inner_of(optimizer):
+    return optimizer.inner_optimizer if isinstance(optimizer, LossScaler) else optimizer
 
 
 def _require_loss_scale(model, optimizer, inner) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.errors import UserError
+from keras_attn.protocols import SeekableDataset
 from keras_attn.training.reduction import sum_over_replicas
 from keras_attn.training.shares import Part, number_of_rows
 from keras_attn.training.workers import Workers
@@ -22,11 +23,11 @@ _COLUMNS = 4
 def batches_of_worker(dataset: tf.data.Dataset, step: int, workers: Workers) -> tf.data.Dataset:
     """The batches from a step on; of several workers, `(rows, first, total, digest)` of them.
 
-    A worker reads its own rows of a dataset that has `parts`, as `SeekableBatches` do, and all of
-    any other.
+    A worker reads its own rows of a `SeekableDataset`, as `SeekableBatches` are, and all of any
+    other.
     """
     if workers.number == 1:
-        return dataset.from_step(step) if hasattr(dataset, "from_step") else dataset.skip(step)
+        return dataset.from_step(step) if are_parts(dataset) else dataset.skip(step)
     if are_parts(dataset):
         return dataset.parts(step, workers.index, workers.number)
 
@@ -40,7 +41,7 @@ def batches_of_worker(dataset: tf.data.Dataset, step: int, workers: Workers) -> 
 
 def are_parts(dataset: tf.data.Dataset) -> bool:
     """Whether a worker reads its own rows only."""
-    return hasattr(dataset, "parts")
+    return isinstance(dataset, SeekableDataset)
 
 
 def step_of_worker(replica_step: Callable, is_part: bool, workers: Workers) -> Callable:
