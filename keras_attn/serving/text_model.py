@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.decoding import arguments, beam_search, greedy_search
-from keras_attn.protocols import SequenceModel, SupportsMaxLength, Tokenizer
+from keras_attn.protocols import SequenceModel, SupportsAlignment, SupportsMaxLength, Tokenizer
 from keras_attn.text import END, PADDING, START
 
 SIGNATURES = ("serving_default", "bounded", "attention", "tokens")
@@ -33,7 +33,7 @@ class TextModel:
         length_penalty: alpha of the beam's scores.
         n_best: how many answers a beam returns; by default `beam_width`.
         exported: names of the signatures that an export has; by default all. A model without
-            attention, which says so by an attribute `aligns = False`, has no `attention`.
+            attention, which says so (`SupportsAlignment`), has no `attention`.
         end_rule: whether a beam prefers answers with an end, "finished", or lets those that are cut
             after `max_length` tokens compete with them, "running".
 
@@ -68,7 +68,7 @@ class TextModel:
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
         self.max_length = max_length
-        self.aligns = getattr(model, "aligns", True)
+        self.aligns = model.aligns if isinstance(model, SupportsAlignment) else True
         self.exported = tuple(name for name in exported if self.aligns or name != "attention")
         self.beam_width = arguments.static_integer_at_least(beam_width, 1, "beam_width")
         self.length_penalty = arguments.number(length_penalty, "length_penalty")
