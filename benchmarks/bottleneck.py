@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,7 @@ def test_texts(count: int) -> tuple[list[str], list[str]]:
 
 def train_side_by_side(runs: list[tuple[Path, str, dict]], minutes: float) -> None:
     """Two processes at a time, each a run that `train_one` would make; finished ones are left."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the trainings too
     waiting = [run for run in runs if not is_finished(run[0], minutes)]
     running = []
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

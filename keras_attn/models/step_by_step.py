@@ -64,6 +64,7 @@ class StepByStep(keras.layers.Layer):
                 initializer=keras.initializers.Constant(require_share("scheduled_sampling", rate)),
                 trainable=False,
                 dtype="float32",
+                autocast=False,
             )
             self.seed_generator = keras.random.SeedGenerator()
         self.built = True

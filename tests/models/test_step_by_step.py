@@ -112,6 +112,12 @@ def test_what_is_drawn_takes_the_place_of_what_is_given(name, inputs):
     assert np.abs(again.features(inputs, training=True) - drawn(inputs)).max() > 1e-3
 
 
+def test_a_model_of_half_precision_draws_by_a_float32_rate(inputs):
+    model = _model("one vector", dtype="mixed_bfloat16", scheduled_sampling=0.3)
+    assert model.features(inputs, training=True).dtype == tf.bfloat16
+    assert model.sampling_rate.dtype == "float32"
+
+
 @pytest.mark.parametrize("name", ATTENDING)
 def test_a_step_is_fed_what_the_last_one_predicted_from(name, inputs):
     model = _model(name, input_feeding=True)
