@@ -25,6 +25,16 @@ def require_rate(name: str, rate) -> float:
     return float(rate)
 
 
+def require_share(name: str, share) -> float:
+    """Return a share, or raise `ValueError` if it does not lie in [0, 1]."""
+    is_number = isinstance(share, numbers.Real) and not isinstance(share, bool)
+    if not is_number or not 0 <= share <= 1:
+        raise ValueError(
+            f"`{name}` is a share, at least 0 and at most 1. Received: {name}={share!r}"
+        )
+    return float(share)
+
+
 def require_choice(name: str, value, choices):
     """Return `value`, or raise `ValueError` if it is none of the choices."""
     if not any(value is choice or value == choice for choice in choices):

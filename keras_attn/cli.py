@@ -129,7 +129,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--target", type=_PLACE, help="Its translation, line by line.")
 @click.option("--validation-source", type=_PLACE, help="Text to choose the best model by.")
 @click.option("--validation-target", type=_PLACE, help="Its translation.")
-@click.option("--model", help="Of the translation recipes: rnnsearch or transformer.")
+@click.option(
+    "--model", help="Of translation: rnnsearch, transformer, gnmt or rnn-encoder-decoder."
+)
 @click.option("--vocabulary-size", type=click.IntRange(min=1), help="Subwords to learn.")
 @click.option("--cell", help="Of adding: lstm, lstm-forgetful, peephole, gru or rnn.")
 @click.option("--length", type=click.IntRange(min=2), help="Of the streams of adding.")

@@ -24,6 +24,7 @@ __all__ = [
     "SeekableDataset",
     "SequenceModel",
     "StepFunction",
+    "SupportsAlignment",
     "SupportsAttentionMaps",
     "SupportsCells",
     "SupportsComputeDtype",
@@ -89,7 +90,10 @@ class SequenceModel(Protocol):
         """The state before the first token; in a dict, the memory lies under `"memory"`."""
 
     def step(self, tokens: Tensor, state: Any) -> tuple:
-        """A `StepFunction`: tokens (N,) -> logits (N, V), the next state, attention (N, S)."""
+        """A `StepFunction`: tokens (N,) -> logits (N, V), the next state, attention (N, S).
+
+        A model without attention has None in its place (`SupportsAlignment`).
+        """
 
 
 @runtime_checkable
@@ -106,6 +110,22 @@ class SupportsMaxLength(Protocol):
     """
 
     max_length: int
+
+
+@runtime_checkable
+class SupportsAlignment(Protocol):
+    """A model that says whether its steps return an alignment; others are taken to return one.
+
+    Attributes:
+        aligns: False for a model without attention.
+
+    Example:
+        >>> from keras_attn.models import RNNEncoderDecoder
+        >>> RNNEncoderDecoder.aligns
+        False
+    """
+
+    aligns: bool
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from keras_attn.layers import (
     MultiHeadAttention,
     PeepholeLSTMCell,
 )
-from keras_attn.models import RNNSearch, Transformer
+from keras_attn.models import GNMT, RNNEncoderDecoder, RNNSearch, Transformer
 from keras_attn.protocols import (
     Attention,
     RecurrentCell,
@@ -35,7 +35,7 @@ def test_every_example_of_a_protocol_prints_what_it_shows():
     assert found.attempted > len(protocols.__all__)
 
 
-@pytest.mark.parametrize("model_class", [RNNSearch, Transformer])
+@pytest.mark.parametrize("model_class", [GNMT, RNNEncoderDecoder, RNNSearch, Transformer])
 def test_the_models_are_what_searches_and_export_ask_for(model_class):
     assert issubclass(model_class, SequenceModel)
 

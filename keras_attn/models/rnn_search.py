@@ -16,6 +16,7 @@ from keras_attn.layers import (
 )
 from keras_attn.models.precision import Precision
 from keras_attn.models.settings import config_of, settings_of
+from keras_attn.models.step_by_step import StepByStep, built
 from keras_attn.models.token_model import TokenModel
 from keras_attn.models.vocabulary_parts import (
     output_projection,
@@ -68,6 +69,11 @@ class RNNSearch(TokenModel):
             2017); `readout_units` must equal `embedding_dim`.
         share_embeddings: whether source and target have one vocabulary and one embedding.
         dropout: share of the embedded inputs and of the readout dropped in training.
+        input_feeding: whether the decoder also reads t_{i-1} (Luong et al. 2015), 0 at first:
+            `s_i = GRU([E y_{i-1}; t_{i-1}; c_i], s_{i-1})`.
+        scheduled_sampling: the share of target tokens that training at first replaces by the
+            model's own draws, in [0, 1] (Bengio et al. 2015); None for teacher forcing alone. It is
+            the variable `sampling_rate`, to be assigned to while training.
         name: of the model.
         trainable: whether its weights are trained.
         dtype: dtype policy of all layers, that of `keras.config.set_dtype_policy` by default.
@@ -85,7 +91,7 @@ class RNNSearch(TokenModel):
         logits (B, T, target_vocabulary_size), float32.
 
     Raises:
-        ValueError: a size that is no positive integer, a dropout rate outside [0, 1), an unknown
+        ValueError: a size that is no positive integer, a rate outside of its bounds, an unknown
             cell, or sizes that must be equal for tied or shared embeddings and are not.
 
     Example:
@@ -119,6 +125,8 @@ class RNNSearch(TokenModel):
         name: str | None = None,
         trainable: bool = True,
         *,
+        input_feeding: bool = False,
+        scheduled_sampling: float | None = None,
         dtype=None,
     ):
         self.settings = settings_of(RNNSearch.__init__, locals())
@@ -158,21 +166,29 @@ class RNNSearch(TokenModel):
         self.output_projection = (
             None if tie_embeddings else output_projection(target_vocabulary_size, self.precision)
         )
+        self.step_by_step = None
+        if input_feeding or scheduled_sampling is not None:
+            self.step_by_step = self._make_step_by_step(policy)
 
         inputs = {**source_inputs(), **target_input()}
-        outputs = self._predict(self.features(inputs))
+        outputs = self.logits(self.features(inputs))
         super().__init__(inputs, outputs, name=name, trainable=trainable)
         self.dtype_policy = self.precision.of_model
 
     def features(self, inputs, training: bool | None = None):
         """The readout t_i, from which the output layer predicts: (B, T, readout_units)."""
-        annotations, mask = self._annotate(inputs["source"], inputs["source_lengths"], training)
-        embedded = self._embed(self.target_embedding, inputs["target"], training)
+        memory = self._annotate(inputs["source"], inputs["source_lengths"], training)
+        decode = self.at_once if self.step_by_step is None else self.step_by_step
+        return decode(inputs["target"], memory, training=training)
+
+    def at_once(self, target, memory: dict, training=None):
+        """The features of all given tokens, which need not wait where none is fed back."""
+        embedded = self._embed(self.target_embedding, target, training)
         outputs = self.decoder(
             embedded,
-            annotations,
-            memory_mask=mask,
-            initial_state=self._first_states(annotations),
+            memory["annotations"],
+            memory_mask=memory["mask"],
+            initial_state=self._first_states(memory["annotations"]),
             training=training,
         )  # (B, T, decoder_units + 2 encoder_units)
         return self._read_out(outputs, embedded, training)
@@ -182,38 +198,86 @@ class RNNSearch(TokenModel):
 
         `inputs` has the keys `source` and `source_lengths` of a call.
         """
-        annotations, mask = self._annotate(inputs["source"], inputs["source_lengths"], False)
-        keys = self.decoder.cell.attention.project_memory(annotations, mask)  # U_a h_j
-        return {"annotations": annotations, "keys": keys, "mask": mask}
+        return self.prepare(self._annotate(inputs["source"], inputs["source_lengths"], False))
+
+    def prepare(self, memory: dict) -> dict:
+        """The memory with its keys U_a h_j, which all steps share."""
+        keys = self.decoder.cell.attention.project_memory(memory["annotations"], memory["mask"])
+        return {**memory, "keys": keys}
 
     def initial_state(self, memory: dict) -> dict:
         """The decoder's state before the first token."""
-        return {"memory": memory, "decoder": self._first_states(memory["annotations"])}
+        return {"memory": memory, **self.start(memory)}
 
     def step(self, tokens, state: dict):
         """One token each: tokens (B,) -> logits (B, V), the next state, alignment (B, S)."""
         memory = state["memory"]
-        embedded = self.target_embedding(tokens)
-        output, alignment, decoder_states = self.decoder.cell(
-            embedded,
+        features, alignment, state = self.advance(tokens, state, memory, False)
+        return self.logits(features), {"memory": memory, **state}, alignment
+
+    def start(self, memory: dict) -> dict:
+        """What changes from step to step, before the first token."""
+        states = self._first_states(memory["annotations"])
+        if not self.settings["input_feeding"]:
+            return {"decoder": states}
+        batch, units = ops.shape(states[0])[0], self.settings["readout_units"]
+        return {"decoder": states, "fed": ops.zeros((batch, units), states[0].dtype)}
+
+    def advance(self, tokens, state: dict, memory: dict, training):
+        """One step: tokens (B,) -> features (B, readout_units), alignment (B, S), what changed."""
+        embedded = self._embed(self.target_embedding, tokens, training)
+        fed = [state["fed"]] if self.settings["input_feeding"] else []
+        output, alignment, states = self.decoder.cell(
+            ops.concatenate([embedded, *fed], axis=-1),
             state["decoder"],
             memory["annotations"],
             memory_mask=memory["mask"],
             keys=memory["keys"],
-            training=False,
+            training=training,
         )  # [s_i; c_i], a_i
-        logits = self._predict(self._read_out(output, embedded, False))
-        return logits, {"memory": memory, "decoder": decoder_states}, alignment
+        features = self._read_out(output, embedded, training)
+        return features, alignment, {"decoder": states, **({"fed": features} if fed else {})}
+
+    def logits(self, features):
+        """W_o t_i, float32."""
+        return token_logits(features, self.target_embedding, self.output_projection)
+
+    @property
+    def sampling_rate(self):
+        """The variable of scheduled sampling, or None without it."""
+        return None if self.step_by_step is None else self.step_by_step.rate
+
+    def _make_step_by_step(self, policy) -> StepByStep:
+        sizes = self.settings
+        words, memory = sizes["embedding_dim"], 2 * sizes["encoder_units"]
+        fed = sizes["readout_units"] if sizes["input_feeding"] else 0
+        parts = built(
+            (self.target_embedding, (None, None)),
+            (self.first_state, (None, sizes["encoder_units"])),
+            (self.decoder, (None, None, words + fed), (None, None, memory)),
+            (self.readout, (None, None, sizes["decoder_units"] + memory + words)),
+            (self.output_projection, (None, None, sizes["readout_units"])),
+        )
+        return StepByStep(
+            self,
+            [*parts, self.maxout, self.dropout],
+            sizes["readout_units"],
+            sizes["scheduled_sampling"],
+            sizes["input_feeding"],
+            dtype=policy,
+            name="step_by_step",
+        )
 
     def _embed(self, embedding, ids, training):
         """E y, with dropout in training."""
         return self.dropout(embedding(ids), training=training)
 
-    def _annotate(self, source, source_lengths, training):
+    def _annotate(self, source, source_lengths, training) -> dict:
         """h_j = [h->_j; h<-_j], (B, S, 2 encoder_units), and which of them exist, (B, S)."""
         mask = self.source_mask(source, source_lengths)
         embedded = self._embed(self.source_embedding, source, training)
-        return self.encoder(embedded, mask=mask, training=training), mask
+        annotations = self.encoder(embedded, mask=mask, training=training)
+        return {"annotations": annotations, "mask": mask}
 
     def _first_states(self, annotations) -> list:
         """The decoder's states before the first token: s_0 = tanh(W_s h<-_1), the others 0."""
@@ -225,10 +289,6 @@ class RNNSearch(TokenModel):
         """t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i), of [s_i; c_i] and E y_{i-1}."""
         together = ops.concatenate([outputs, embedded], axis=-1)
         return self.dropout(self.maxout(self.readout(together)), training=training)
-
-    def _predict(self, features):
-        """W_o t_i."""
-        return token_logits(features, self.target_embedding, self.output_projection)
 
     @property
     def output_table(self):

@@ -16,6 +16,8 @@ _TRAINING = (
     "seed",
 )
 _RNN_SEARCH = ("embedding_dim", "encoder_units", "decoder_units")
+_RECURRENT = ("units", "num_layers", "context", "reverse_source", "residual")
+_CELL = ("cell", "variant", "peepholes")
 _TRANSFORMER = (
     "dim",
     "num_heads",
@@ -36,7 +38,16 @@ _RECIPES = {
     "translation": (
         _TRANSLATIONS,
         "translation",
-        (*_FILES, "model", "vocabulary_size", *_TRAINING, *_RNN_SEARCH, *_TRANSFORMER),
+        (
+            *_FILES,
+            "model",
+            "vocabulary_size",
+            *_TRAINING,
+            *_RNN_SEARCH,
+            *_RECURRENT,
+            *_CELL,
+            *_TRANSFORMER,
+        ),
     ),
     "multi30k-rnnsearch": (
         _TRANSLATIONS,
@@ -51,7 +62,7 @@ _RECIPES = {
     "multi30k-pieces": (
         _TRANSLATIONS,
         "multi30k_pieces",
-        ("model", *_TRAINING, *_RNN_SEARCH, *_TRANSFORMER),
+        ("model", *_TRAINING, *_RNN_SEARCH, *_RECURRENT, *_CELL, *_TRANSFORMER),
     ),
 }
 

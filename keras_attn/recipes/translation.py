@@ -175,6 +175,11 @@ class Translation:
         return found
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
+        if not text_model.aligns:
+            raise UserError(
+                f"The model of {self.name}, {type(text_model.model).__name__}, has no attention: "
+                "there is no alignment to draw."
+            )
         return plot_alignments(text_model.alignments(texts))
 
     def _quality(self, answers: dict[int, str], references: list[str]) -> dict:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import keras
 
-from keras_attn.models import RNNSearch, Transformer
+from keras_attn.models import GNMT, RNNEncoderDecoder, RNNSearch, Transformer
 from keras_attn.training import warmed_up_then_inverse_square_root, warmed_up_then_linear
 
 SCHEDULES = {
@@ -47,6 +47,44 @@ def _rnn_search(vocabulary_size: int, options: dict) -> keras.Model:
     )
 
 
+def _rnn_encoder_decoder(vocabulary_size: int, options: dict) -> keras.Model:
+    return RNNEncoderDecoder(
+        vocabulary_size,
+        vocabulary_size,
+        embedding_dim=options["embedding_dim"],
+        units=options["units"],
+        num_layers=options["num_layers"],
+        context=options["context"],
+        reverse_source=options["reverse_source"],
+        cell=options["cell"],
+        variant=options["variant"],
+        peepholes=options["peepholes"],
+        readout_units=options["embedding_dim"],
+        tie_embeddings=True,
+        share_embeddings=True,
+        dropout=options["dropout"],
+    )
+
+
+def _gnmt(vocabulary_size: int, options: dict) -> keras.Model:
+    return GNMT(
+        vocabulary_size,
+        vocabulary_size,
+        embedding_dim=options["units"],
+        units=options["units"],
+        encoder_layers=options["encoder_layers"],
+        decoder_layers=options["decoder_layers"],
+        attention_units=options["units"],
+        cell=options["cell"],
+        variant=options["variant"],
+        peepholes=options["peepholes"],
+        residual=options["residual"],
+        tie_embeddings=True,
+        share_embeddings=True,
+        dropout=options["dropout"],
+    )
+
+
 def _transformer(vocabulary_size: int, options: dict) -> keras.Model:
     return Transformer(
         vocabulary_size,
@@ -71,6 +109,47 @@ ARCHITECTURES = {
             "embedding_dim": 128,
             "encoder_units": 128,
             "decoder_units": 256,
+            "dropout": 0.2,
+            "learning_rate": 2e-3,
+            "warmup_steps": 200,
+            "batch_tokens": 512,
+            **_COMMON,
+        },
+        clip_norm=1.0,
+        averaged=0,
+    ),
+    # Its 246 units make it as large as rnnsearch is.
+    "rnn-encoder-decoder": Architecture(
+        _rnn_encoder_decoder,
+        {
+            "embedding_dim": 128,
+            "units": 246,
+            "num_layers": 1,
+            "context": "every_step",
+            "reverse_source": True,
+            "cell": "gru",
+            "variant": None,
+            "peepholes": None,
+            "dropout": 0.2,
+            "learning_rate": 2e-3,
+            "warmup_steps": 200,
+            "batch_tokens": 512,
+            **_COMMON,
+        },
+        clip_norm=1.0,
+        averaged=0,
+    ),
+    # One bidirectional layer and three more, four of the decoder, as wide as the embedding.
+    "gnmt": Architecture(
+        _gnmt,
+        {
+            "units": 256,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "cell": "lstm",
+            "variant": None,
+            "peepholes": None,
+            "residual": True,
             "dropout": 0.2,
             "learning_rate": 2e-3,
             "warmup_steps": 200,

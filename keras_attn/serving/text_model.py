@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.decoding import arguments, beam_search, greedy_search
-from keras_attn.protocols import SequenceModel, SupportsMaxLength, Tokenizer
+from keras_attn.protocols import SequenceModel, SupportsAlignment, SupportsMaxLength, Tokenizer
 from keras_attn.text import END, PADDING, START
 
 SIGNATURES = ("serving_default", "bounded", "attention", "tokens")
@@ -32,7 +32,8 @@ class TextModel:
         beam_width: hypotheses kept at every step; 1 is greedy search.
         length_penalty: alpha of the beam's scores.
         n_best: how many answers a beam returns; by default `beam_width`.
-        exported: names of the signatures that an export has; by default all.
+        exported: names of the signatures that an export has; by default all. A model without
+            attention, which says so (`SupportsAlignment`), has no `attention`.
         end_rule: whether a beam prefers answers with an end, "finished", or lets those that are cut
             after `max_length` tokens compete with them, "running".
 
@@ -75,7 +76,8 @@ class TextModel:
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
         self.max_length = max_length
-        self.exported = tuple(exported)
+        self.aligns = model.aligns if isinstance(model, SupportsAlignment) else True
+        self.exported = tuple(name for name in exported if self.aligns or name != "attention")
         self.beam_width = arguments.static_integer_at_least(beam_width, 1, "beam_width")
         self.length_penalty = arguments.number(length_penalty, "length_penalty")
         n_best = self.beam_width if n_best is None else n_best
@@ -170,6 +172,11 @@ class TextModel:
         self, texts: Sequence[str | bytes]
     ) -> list[tuple[list[str], list[str], np.ndarray]]:
         """For each text the tokens of both sides and the alignment (T, S), without padding."""
+        if not self.aligns:
+            raise ValueError(
+                "A model without attention aligns nothing: ask one that attends. "
+                f"Received: model={type(self.model).__name__}"
+            )
         found = {name: value.numpy() for name, value in self.align(tf.constant(texts)).items()}
         examples = []
         for row in range(len(texts)):

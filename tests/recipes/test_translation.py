@@ -238,7 +238,10 @@ def _write_pieces(directory):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"model": "gnmt"}, "There is no model 'gnmt'; there are rnnsearch, transformer"),
+        (
+            {"model": "lstm"},
+            "There is no model 'lstm'; there are rnnsearch, rnn-encoder-decoder, gnmt",
+        ),
         ({"model": "transformer", "encoder_units": 3}, "transformer takes no --encoder-units"),
         ({"num_heads": 2}, "rnnsearch takes no --num-heads"),
         ({"schedule": "cosine"}, "no schedule 'cosine'; there are linear, inverse_square_root"),
