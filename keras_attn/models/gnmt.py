@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attn.checks import require_rate, require_size
 from keras_attn.layers import AdditiveAttention, AttentionRNN, LengthMask
-from keras_attn.layers.setting_checks import require_rate, require_size
 from keras_attn.models.precision import Precision
 from keras_attn.models.recurrent_parts import RecurrentParts
 from keras_attn.models.settings import config_of, settings_of
@@ -92,6 +92,7 @@ class GNMT(TokenModel):
             not.
 
     Example:
+        >>> import keras
         >>> from keras_attn.models import GNMT
         >>> model = GNMT(20, 10, embedding_dim=8, units=8, encoder_layers=3, decoder_layers=3,
         ...              attention_units=8)
@@ -311,8 +312,8 @@ class GNMT(TokenModel):
 
 def _check(settings: dict) -> None:
     for name in SIZES:
-        require_size(name, settings[name])
-    require_rate("dropout", settings["dropout"])
+        settings[name] = require_size(name, settings[name])
+    settings["dropout"] = require_rate("dropout", settings["dropout"])
     require_shared_vocabulary(settings)
     embedding_dim, units = settings["embedding_dim"], settings["units"]
     if settings["tie_embeddings"] and embedding_dim != units:

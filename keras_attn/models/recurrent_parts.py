@@ -1,7 +1,7 @@
 """Which recurrent layers and cells a model is made of."""
 
+from keras_attn.checks import require_choice
 from keras_attn.layers import GRU, LSTM, GRUCell, LSTMCell
-from keras_attn.layers.setting_checks import require_choice
 
 CELLS = {"gru": (GRU, GRUCell), "lstm": (LSTM, LSTMCell)}
 

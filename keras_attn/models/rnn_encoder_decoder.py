@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attn.checks import require_choice, require_rate, require_size
 from keras_attn.layers import LengthMask, Maxout
-from keras_attn.layers.setting_checks import require_choice, require_rate, require_size
 from keras_attn.models.precision import Precision
 from keras_attn.models.recurrent_parts import RecurrentParts
 from keras_attn.models.settings import config_of, settings_of
@@ -94,6 +94,7 @@ class RNNEncoderDecoder(TokenModel):
             and are not.
 
     Example:
+        >>> import keras
         >>> from keras_attn.models import RNNEncoderDecoder
         >>> model = RNNEncoderDecoder(20, 10, embedding_dim=8, units=8, readout_units=8)
         >>> tuple(model({"source": keras.ops.ones((2, 5), "int32"),
@@ -357,8 +358,8 @@ def _beside(x, vector):
 
 def _check(settings: dict) -> None:
     for name in SIZES:
-        require_size(name, settings[name])
-    require_rate("dropout", settings["dropout"])
+        settings[name] = require_size(name, settings[name])
+    settings["dropout"] = require_rate("dropout", settings["dropout"])
     require_choice("context", settings["context"], CONTEXTS)
     require_shared_vocabulary(settings)
     read = "readout_units" if settings["context"] == "every_step" else "units"

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.setting_checks import require_share
+from keras_attn.checks import require_share
 from keras_attn.ops.scan import scan
 
 

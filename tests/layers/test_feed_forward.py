@@ -104,3 +104,12 @@ def test_a_lambda_is_warned_of_where_it_is_saved():
 def test_an_unknown_activation_is_refused_with_the_gated_ones_named(activation):
     with pytest.raises(ValueError, match=r"'swiglu'.*Received: activation="):
         FeedForward(6, activation)
+
+
+def test_gate_and_hidden_layer_begin_with_numbers_of_their_own():
+    """An initializer that was shared would give both the same kernel."""
+    layer = FeedForward(8, "swiglu", kernel_initializer=keras.initializers.GlorotUniform())
+    layer.build((None, None, 4))
+    gate, hidden = layer._gate_dense.kernel, layer._hidden_dense.kernel
+    assert gate.shape == hidden.shape
+    assert not np.allclose(gate, hidden)
