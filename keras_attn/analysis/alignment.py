@@ -46,6 +46,8 @@ def plot_alignments(examples: Sequence[tuple[Sequence[str], Sequence[str], np.nd
         ValueError: if there is no example or an alignment does not fit its tokens.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_attn.analysis import plot_alignments
         >>> figure = plot_alignments([(["a", "b"], ["x"], np.array([[0.9, 0.1]]))])
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
         ('read: source', 'written: target')
@@ -103,8 +105,8 @@ class _Box:
         )
 
     def stretched(self, widest: float) -> "_Box":
-        """The box with a map as wide as the widest of its column, or at most 2.5 times its own."""
-        return replace(self, map_width=min(widest, 2.5 * self.map_width))
+        """The box with a map as wide as the widest of its column, or at most four times its own."""
+        return replace(self, map_width=min(widest, 4 * self.map_width))
 
     @property
     def height(self) -> float:

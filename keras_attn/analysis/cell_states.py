@@ -67,6 +67,14 @@ def plot_cell_states(
 
     Raises:
         ValueError: nothing to plot, or lengths that do not go together.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_attn.analysis import plot_cell_states
+        >>> marks, cells, readings = np.array([0, 1, 0]), np.eye(3, 2), np.arange(3)
+        >>> figure = plot_cell_states([marks], [cells], [readings])
+        >>> [axes.get_ylabel() for axes in figure.axes]
+        ['state of the cell', 'answer after step $t$']
     """
     from matplotlib.figure import Figure
 

@@ -25,6 +25,14 @@ def save_figure(figure, file, file_format: str) -> None:
 
     Raises:
         ValueError: if the format is another one.
+
+    Example:
+        >>> import io
+        >>> from keras_attn.analysis import plot_curves, save_figure
+        >>> file = io.BytesIO()
+        >>> save_figure(plot_curves({"mine": [{"step": 1, "loss": 2.0}]}), file, "png")
+        >>> file.getvalue()[1:4]
+        b'PNG'
     """
     import matplotlib
 
