@@ -199,14 +199,7 @@ def plot_heads(
     """
     from matplotlib.figure import Figure
 
-    if not len(blocks):
-        raise ValueError("There is no block to plot. Received: blocks=[]")
-    for weights in blocks:
-        if np.ndim(weights) != 3 or np.shape(weights)[1:] != (len(queries), len(keys)):
-            raise ValueError(
-                f"Weights have the axes heads, queries, keys: (N, {len(queries)}, {len(keys)}). "
-                f"Received: weights.shape={np.shape(weights)}"
-            )
+    _require_weights(queries, keys, blocks)
     heads = max(len(weights) for weights in blocks)
     _, layout = largest_that_fits(
         lambda cell: _Grid.of(queries, keys, len(blocks), heads, cell), most=0.15
@@ -227,6 +220,17 @@ def plot_heads(
             axes.set_xlabel("key" if is_lowest else "", fontsize=8, color="dimgray")
             axes.set_ylabel("query" if is_leftmost else "", fontsize=8, color="dimgray")
     return figure
+
+
+def _require_weights(queries, keys, blocks) -> None:
+    if not len(blocks):
+        raise ValueError("There is no block to plot. Received: blocks=[]")
+    for weights in blocks:
+        if np.ndim(weights) != 3 or np.shape(weights)[1:] != (len(queries), len(keys)):
+            raise ValueError(
+                f"Weights have the axes heads, queries, keys: (N, {len(queries)}, {len(keys)}). "
+                f"Received: weights.shape={np.shape(weights)}"
+            )
 
 
 @dataclass(frozen=True)
