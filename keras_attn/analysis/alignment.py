@@ -105,8 +105,8 @@ class _Box:
         )
 
     def stretched(self, widest: float) -> "_Box":
-        """The box with a map as wide as the widest of its column, or at most 2.5 times its own."""
-        return replace(self, map_width=min(widest, 2.5 * self.map_width))
+        """The box with a map as wide as the widest of its column, or at most four times its own."""
+        return replace(self, map_width=min(widest, 4 * self.map_width))
 
     @property
     def height(self) -> float:

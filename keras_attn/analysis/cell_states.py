@@ -71,8 +71,10 @@ def plot_cell_states(
     Example:
         >>> import numpy as np
         >>> from keras_attn.analysis import plot_cell_states
-        >>> markers, memories = np.array([0, 1, 0]), np.array([[0.0], [0.5], [0.5]])
-        >>> figure = plot_cell_states([markers], [memories], [np.array([0.0, 0.4, 0.5])])
+        >>> marks, cells, readings = np.array([0, 1, 0]), np.eye(3, 2), np.arange(3)
+        >>> figure = plot_cell_states([marks], [cells], [readings])
+        >>> [axes.get_ylabel() for axes in figure.axes]
+        ['state of the cell', 'answer after step $t$']
     """
     from matplotlib.figure import Figure
 

@@ -60,7 +60,7 @@ def plot_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]):
     all_axes = [figure.add_subplot(rows, columns, place + 1) for place in range(len(quantities))]
     for axes, quantity in zip(all_axes, quantities, strict=True):
         for number, entries in enumerate(histories.values()):
-            _draw(axes, quantity, entries, f"C{number % 10}")
+            _draw(axes, quantity, entries, _style(number))
         _finish(axes, quantity)
     if len(histories) > 1:
         handles = [_line(number) for number in range(len(histories))]
@@ -89,19 +89,24 @@ def _quantities(histories) -> list[str]:
     return of_steps[:1] + metrics + of_steps[1:] if "loss" in recorded else metrics + of_steps
 
 
-def _draw(axes, quantity: str, entries, colour: str) -> None:
+def _style(number: int) -> dict:
+    """Of the lines of a run: ten colours, and then the same colours dashed."""
+    return {"color": f"C{number % 10}", "linestyle": ("-", "--", ":", "-.")[number // 10 % 4]}
+
+
+def _draw(axes, quantity: str, entries, style: dict) -> None:
     found = [entry for entry in entries if isinstance(entry.get(quantity), int | float)]
     plain = [entry for entry in found if "averaged" not in entry]
     steps = np.array([entry["step"] for entry in plain], float)
     values = np.array([entry[quantity] for entry in plain], float)
     if quantity in _SMOOTHED and len(steps) > 2 * _POINTS:
-        axes.plot(steps, values, color=colour, alpha=0.2, linewidth=0.7)
-        axes.plot(*_means(steps, values), color=colour)
+        axes.plot(steps, values, color=style["color"], alpha=0.2, linewidth=0.7)
+        axes.plot(*_means(steps, values), **style)
     else:
-        axes.plot(steps, values, color=colour, marker="" if quantity in _OF_STEPS else ".")
+        axes.plot(steps, values, **style, marker="" if quantity in _OF_STEPS else ".")
     for entry in found:
         if "averaged" in entry:
-            axes.plot(entry["step"], entry[quantity], "*", color=colour, markersize=11)
+            axes.plot(entry["step"], entry[quantity], "*", color=style["color"], markersize=11)
             axes.legend([_star()], ["of averaged weights"], frameon=False, fontsize="small")
 
 
@@ -133,4 +138,4 @@ def _star():
 def _line(number: int):
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=f"C{number % 10}")
+    return Line2D([], [], **_style(number))

@@ -194,25 +194,21 @@ def plot_heads(
 
     Example:
         >>> import numpy as np
-        >>> from keras_attn.analysis import plot_heads
-        >>> two_heads = np.full((2, 2, 2), 0.5)
-        >>> figure = plot_heads(["a", "b"], ["x", "y"], [two_heads])
+        >>> from keras_attn.analysis import plot_heads, score_heads
+        >>> weights = np.eye(4)[None]  # one head that copies nothing and looks at itself
+        >>> scores = score_heads([("abcd", "abcd", weights)])
+        >>> figure = plot_heads("abcd", "abcd", [weights], [scores])
+        >>> figure.axes[0].get_title()
+        'block 1, head 1\\npositional +0: 1.00'
 
     Reference:
         Vaswani et al. 2017, figures 3 to 5.
     """
     from matplotlib.figure import Figure
 
-    if not len(blocks):
-        raise ValueError("There is no block to plot. Received: blocks=[]")
-    for weights in blocks:
-        if np.ndim(weights) != 3 or np.shape(weights)[1:] != (len(queries), len(keys)):
-            raise ValueError(
-                f"Weights have the axes heads, queries, keys: (N, {len(queries)}, {len(keys)}). "
-                f"Received: weights.shape={np.shape(weights)}"
-            )
+    _require_weights(queries, keys, blocks)
     heads = max(len(weights) for weights in blocks)
-    cell, layout = largest_that_fits(
+    _, layout = largest_that_fits(
         lambda cell: _Grid.of(queries, keys, len(blocks), heads, cell), most=0.15
     )
     figure = Figure(figsize=(layout.width, layout.height))
@@ -226,11 +222,22 @@ def plot_heads(
             draw_bar(bar, image, "weight" if column == len(weights) - 1 else "")
             axes.set_title(_title(row, column, scores), fontsize=7)
             is_lowest, is_leftmost = row == len(blocks) - 1, column == 0
-            label_columns(axes, keys if is_lowest else [], cell, upright=True, top=False)
-            label_rows(axes, queries if is_leftmost else [], cell)
+            label_columns(axes, keys if is_lowest else [], layout.key, upright=True, top=False)
+            label_rows(axes, queries if is_leftmost else [], layout.query)
             axes.set_xlabel("key" if is_lowest else "", fontsize=8, color="dimgray")
             axes.set_ylabel("query" if is_leftmost else "", fontsize=8, color="dimgray")
     return figure
+
+
+def _require_weights(queries, keys, blocks) -> None:
+    if not len(blocks):
+        raise ValueError("There is no block to plot. Received: blocks=[]")
+    for weights in blocks:
+        if np.ndim(weights) != 3 or np.shape(weights)[1:] != (len(queries), len(keys)):
+            raise ValueError(
+                f"Weights have the axes heads, queries, keys: (N, {len(queries)}, {len(keys)}). "
+                f"Received: weights.shape={np.shape(weights)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -240,6 +247,8 @@ class _Grid:
     left: float
     map_width: float
     map_height: float
+    query: float  # the height of a row
+    key: float  # the width of a column
     width: float
     height: float
 
@@ -247,12 +256,15 @@ class _Grid:
     def of(cls, queries, keys, blocks: int, heads: int, cell: float) -> "_Grid":
         # Wide enough for its title, and high enough for its bar.
         map_width, map_height = max(_TITLE, cell * len(keys)), max(0.7, cell * len(queries))
-        left = MARGIN + NAME + label_inches(queries, cell) + 0.1
-        below = label_inches(keys, cell) + 0.1 + NAME + MARGIN
+        query, key = map_height / max(len(queries), 1), map_width / max(len(keys), 1)
+        left = MARGIN + NAME + label_inches(queries, query) + 0.1
+        below = label_inches(keys, key) + 0.1 + NAME + MARGIN
         return cls(
             left,
             map_width,
             map_height,
+            query,
+            key,
             width=left + heads * (map_width + _BESIDE) + 0.2,
             height=MARGIN + blocks * (map_height + _ABOVE) + below,
         )

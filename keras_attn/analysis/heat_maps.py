@@ -85,13 +85,17 @@ def shown(token: str) -> str:
 def largest_that_fits(layout_of: Callable, most: float = CELLS[0]) -> tuple:
     """The layout of the largest cell whose picture is at most `LARGEST`: `(cell, layout)`.
 
+    Where titles and bars alone need more than that, it is as little more as can be.
+
     Args:
         layout_of: a function of a cell that returns a layout with a `width` and a `height`.
         most: the largest cell to try.
     """
+    smallest = layout_of(CELLS[-1])
+    width, height = max(LARGEST[0], smallest.width), max(LARGEST[1], smallest.height)
     for cell in (cell for cell in CELLS if cell <= most):
         layout = layout_of(cell)
-        if layout.width <= LARGEST[0] and layout.height <= LARGEST[1]:
+        if layout.width <= width and layout.height <= height:
             break
     return cell, layout
 
@@ -126,7 +130,7 @@ def draw_bar(bar, image, name: str = "weight") -> None:
 
 def label_columns(axes, tokens: Sequence[str], cell: float, upright: bool, top: bool) -> None:
     """Write the tokens of the columns above or below a map, as many as find room."""
-    every = _every(cell)
+    every = _every(tokens, cell, axes.bbox.width / axes.figure.dpi)
     axes.set_xticks(
         range(0, len(tokens), every),
         [shown(token) for token in tokens[::every]],
@@ -138,7 +142,7 @@ def label_columns(axes, tokens: Sequence[str], cell: float, upright: bool, top: 
 
 def label_rows(axes, tokens: Sequence[str], cell: float) -> None:
     """Write the tokens of the rows on the left of a map, as many as find room."""
-    every = _every(cell)
+    every = _every(tokens, cell, axes.bbox.height / axes.figure.dpi)
     labels = [shown(token) for token in tokens[::every]]
     axes.set_yticks(range(0, len(tokens), every), labels, **_style(cell))
     axes.tick_params(axis="y", pad=2)
@@ -157,9 +161,9 @@ def add_axes(figure, left: float, top: float, width: float, height: float):
     )
 
 
-def _every(cell: float) -> int:
-    """Of how many tokens one has room for its label."""
-    return math.ceil(1.15 * text_size(cell) / 72 / cell)
+def _every(tokens: Sequence[str], cell: float, room: float) -> int:
+    """Of how many tokens one has a place for its label, on an axis of so many inches."""
+    return math.ceil(1.15 * text_size(cell) / 72 * max(len(tokens), 1) / room)
 
 
 def _style(cell: float) -> dict:

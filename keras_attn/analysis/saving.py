@@ -27,10 +27,12 @@ def save_figure(figure, file, file_format: str) -> None:
         ValueError: if the format is another one.
 
     Example:
-        >>> import numpy as np
-        >>> from keras_attn.analysis import plot_alignments, save_figure
-        >>> figure = plot_alignments([(["a", "b"], ["x"], np.array([[0.9, 0.1]]))])
-        >>> save_figure(figure, "alignment.png", "png")
+        >>> import io
+        >>> from keras_attn.analysis import plot_curves, save_figure
+        >>> file = io.BytesIO()
+        >>> save_figure(plot_curves({"mine": [{"step": 1, "loss": 2.0}]}), file, "png")
+        >>> file.getvalue()[1:4]
+        b'PNG'
     """
     import matplotlib
 

@@ -84,7 +84,7 @@ def test_a_picture_keeps_to_its_bounds_and_everything_is_in_it(examples):
 
 
 def test_short_and_long_sentences_fill_the_frame_together():
-    figure = plot_alignments([_example(13, 11), _example(24, 11), _example(10, 11)])
+    figure = plot_alignments([_example(13, 11), _example(24, 11), _example(7, 11)])
     positions = [axes.get_position() for axes in _maps(figure)]
     assert len({round(each.x0, 6) for each in positions}) == 1
     assert len({round(each.x1, 6) for each in positions}) == 1

@@ -42,6 +42,14 @@ def test_many_quantities_make_more_columns():
     assert width < 25
 
 
+def test_more_runs_than_colours_are_told_apart_in_the_legend():
+    figure = plot_curves({f"run {n}": [{"step": 1, "loss": 1.0}] for n in range(25)})
+    handles = figure.legends[0].get_lines()
+    assert len({(line.get_color(), line.get_linestyle()) for line in handles}) == 25
+    drawn = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].get_lines()]
+    assert drawn == [(line.get_color(), line.get_linestyle()) for line in handles]
+
+
 def test_a_history_of_nothing_is_refused():
     with pytest.raises(ValueError, match=r"Received: histories of \['one'\]"):
         plot_curves({"one": []})

@@ -115,3 +115,11 @@ def test_the_grid_keeps_to_its_bounds_for_long_sentences():
     labels = figure.axes[0].get_yticklabels()
     assert 10 < len(labels) < 150
     assert labels[0].get_text() == "word0"
+
+
+def test_a_short_sentence_keeps_all_its_labels_however_many_heads_there_are():
+    tokens = list("abcdefghijkl")
+    figure = plot_heads(tokens, tokens, [np.full((24, 12, 12), 1 / 12)])
+    lowest = figure.axes[0]
+    for labels in (lowest.get_xticklabels(), lowest.get_yticklabels()):
+        assert [label.get_text() for label in labels] == tokens

@@ -13,16 +13,8 @@ from keras_attn.analysis.heat_maps import shown, stand_upright
 
 HIEROGLYPH = "\U00013000"  # which no font has that a machine is likely to have
 SCRIPTS = [
-    "你好",
-    "مرحبا",
-    "שלום",
-    "हिन्दी",
-    "😀",
-    HIEROGLYPH,
-    "$x$ and $y$",
-    "R" * 60,
-    "a\nb",
-    "</s>",
+    *("你好", "مرحبا", "שלום", "हिन्दी", "😀", HIEROGLYPH),
+    *("$x$ and $y$", "R" * 60, "a\nb", "</s>"),
 ]
 
 
