@@ -246,7 +246,7 @@ def main():
         return train_one(Path(directory), model, json.loads(options), float(minutes))
     given = arguments()
     from keras_attn.recipes.translation_models import ARCHITECTURES
-    from keras_attn.recipes.translations import VOCABULARY_SIZE as VOCABULARY
+    from keras_attn.recipes.translation_subwords import VOCABULARY_SIZE as VOCABULARY
 
     embedding = ARCHITECTURES["rnnsearch"].defaults["embedding_dim"]
     search = shares_of_search({}, VOCABULARY)

@@ -26,6 +26,7 @@ __all__ = [
     "StepFunction",
     "SupportsAlignment",
     "SupportsAttentionMaps",
+    "SupportsBeam",
     "SupportsCells",
     "SupportsComputeDtype",
     "SupportsDropoutMasks",
@@ -438,6 +439,21 @@ class SupportsWarmup(Protocol):
 
     def warmup_requests(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """The name of a signature and the values of its inputs, each."""
+
+
+@runtime_checkable
+class SupportsBeam(Protocol):
+    """A model that answers by a search, of which another may be asked for.
+
+    Example:
+        >>> from keras_attn.protocols import SupportsBeam
+        >>> from keras_attn.serving import TextModel
+        >>> issubclass(TextModel, SupportsBeam)
+        True
+    """
+
+    def with_beam(self, beam_width: int, length_penalty: float = 0.0, n_best: int | None = None):
+        """The same model with a beam."""
 
 
 @runtime_checkable

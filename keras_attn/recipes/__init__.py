@@ -2,83 +2,112 @@
 
 import importlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from keras_attn.errors import UserError
+from keras_attn.recipes import settings as _settings
+from keras_attn.recipes.settings import Option, flag_of, options_of
 
-_TRAINING = (
-    "dropout",
-    "label_smoothing",
-    "learning_rate",
-    "warmup_steps",
-    "schedule",
-    "batch_tokens",
-    "max_tokens",
-    "seed",
-)
-_RNN_SEARCH = ("embedding_dim", "encoder_units", "decoder_units")
-_RECURRENT = ("units", "num_layers", "context", "reverse_source", "residual")
-_CELL = ("cell", "variant", "peepholes")
-_TRANSFORMER = (
-    "dim",
-    "num_heads",
-    "intermediate_dim",
-    "encoder_layers",
-    "decoder_layers",
-    "num_key_value_heads",
-    "positions",
-    "normalize_first",
-)
-_FILES = ("source", "target", "validation_source", "validation_target")
 _TRANSLATIONS = "keras_attn.recipes.translations"
 
-# The module, the factory and the settings it takes, looked at before the slow import.
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a recipe before it is imported, which takes seconds.
+
+    Attributes:
+        summary: a line for a list of recipes.
+        module, factory: where it is made.
+        options: what may be set.
+        steps, minutes: how long it trains by default, one of them.
+    """
+
+    summary: str
+    module: str
+    factory: str
+    options: dict[str, Option]
+    steps: int | None = None
+    minutes: float | None = None
+
+
+def _translation(*models: str, also: tuple[type, ...] = (), chosen: bool = False) -> dict:
+    """The options of translators that are one of these models."""
+    kinds = {name: _settings.MODELS[name] for name in models}
+    found = options_of(*also, models=kinds)
+    if chosen:
+        defaults = {"": models[0]}
+        found["model"] = Option("model", str, "What translates.", models, defaults)
+    return found
+
+
+_ALL = tuple(_settings.MODELS)
 _RECIPES = {
-    "adding": ("keras_attn.recipes.adding", "Adding", ("cell", "length", "units", "seed")),
-    "dates": ("keras_attn.recipes.dates", "Dates", ("seed", "training_dates", "units")),
-    "translation": (
+    "adding": Entry(
+        "the sum of two marked numbers in a long stream",
+        "keras_attn.recipes.adding",
+        "Adding",
+        options_of(_settings.AddingSettings),
+        steps=6_000,
+    ),
+    "dates": Entry(
+        "human dates in four languages to ISO 8601",
+        "keras_attn.recipes.dates",
+        "Dates",
+        options_of(_settings.DatesSettings),
+        steps=3_000,
+    ),
+    "translation": Entry(
+        "your own aligned text files to a translator",
         _TRANSLATIONS,
         "translation",
-        (
-            *_FILES,
-            "model",
-            "vocabulary_size",
-            *_TRAINING,
-            *_RNN_SEARCH,
-            *_RECURRENT,
-            *_CELL,
-            *_TRANSFORMER,
-        ),
+        _translation(*_ALL, also=(_settings.FileSettings, _settings.SubwordSettings), chosen=True),
+        minutes=25,
     ),
-    "multi30k-rnnsearch": (
+    "multi30k-rnnsearch": Entry(
+        "English to German on Multi30k's raw text, RNNsearch",
         _TRANSLATIONS,
         "multi30k_rnnsearch",
-        ("vocabulary_size", *_TRAINING, *_RNN_SEARCH),
+        _translation("rnnsearch", also=(_settings.SubwordSettings,)),
+        minutes=25,
     ),
-    "multi30k-transformer": (
+    "multi30k-transformer": Entry(
+        "English to German on Multi30k's raw text, Transformer",
         _TRANSLATIONS,
         "multi30k_transformer",
-        ("vocabulary_size", *_TRAINING, *_TRANSFORMER),
+        _translation("transformer", also=(_settings.SubwordSettings,)),
+        minutes=25,
     ),
-    "multi30k-pieces": (
+    "multi30k-pieces": Entry(
+        "English to German on Multi30k in published subwords",
         _TRANSLATIONS,
         "multi30k_pieces",
-        ("model", *_TRAINING, *_RNN_SEARCH, *_RECURRENT, *_CELL, *_TRANSFORMER),
+        _translation("transformer", *(n for n in _ALL if n != "transformer"), chosen=True),
+        minutes=25,
     ),
 }
 
 NAMES = tuple(_RECIPES)
 
 
-def require_recipe(name: str, settings: Iterable[str] = ()) -> None:
-    """Raise `UserError` unless there is a recipe of that name which takes these settings."""
+def entry(name: str) -> Entry:
+    """What is known of a recipe before it is imported.
+
+    Raises:
+        UserError: if there is no recipe of that name.
+    """
     if name not in _RECIPES:
         raise UserError(f"There is no recipe {name!r}; there are {', '.join(NAMES)}.")
-    taken = _RECIPES[name][2]
+    return _RECIPES[name]
+
+
+def require_recipe(name: str, settings: Iterable[str] = ()) -> None:
+    """Raise `UserError` unless there is a recipe of that name which takes these settings."""
+    taken = entry(name).options
     for setting in settings:
         if setting not in taken:
             raise UserError(
-                f"The recipe {name} takes no {_flag(setting)}; it takes "
-                f"{', '.join(map(_flag, taken))}."
+                f"The recipe {name} takes no {flag_of(setting)}; it takes "
+                f"{', '.join(map(flag_of, taken))}."
             )
 
 
@@ -86,16 +115,12 @@ def make_recipe(name: str, **settings):
     """The recipe of that name with these settings.
 
     Raises:
-        UserError: if there is no recipe of that name, or it does not take a setting.
+        UserError: if there is no recipe of that name, or it does not take a setting or its value.
 
     Example:
         >>> make_recipe("dates", seed=3).settings["seed"]
         3
     """
     require_recipe(name, settings)
-    module, factory, _ = _RECIPES[name]
-    return getattr(importlib.import_module(module), factory)(**settings)
-
-
-def _flag(setting: str) -> str:
-    return "--" + setting.replace("_", "-")
+    known = _RECIPES[name]
+    return getattr(importlib.import_module(known.module), known.factory)(**settings)

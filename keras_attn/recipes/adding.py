@@ -11,6 +11,7 @@ from keras_attn.data.adding import adding_batches
 from keras_attn.data.seekable import SeekableBatches
 from keras_attn.errors import UserError
 from keras_attn.layers import GRU, LSTM, PeepholeLSTM
+from keras_attn.recipes.settings import AddingSettings, resolved
 from keras_attn.training import (
     NO_LIMITS,
     Budget,
@@ -28,20 +29,17 @@ CELLS = {
 }
 """Recurrent layers by name; the forgetful LSTM starts with a forget bias of 0."""
 
-BATCH = 50
+_EVALUATED = 50  # streams of a batch
 
 
 class Adding:
     """One recurrent layer and a linear output, trained on the adding problem.
 
     Args:
-        cell: a name of `CELLS`.
-        length: numbers in a stream.
-        units: of the recurrent layer.
-        seed: of the data and the weights.
+        settings: of `settings.AddingSettings`, those that are not to be their defaults.
 
     Raises:
-        UserError: an unknown cell, or fewer than two numbers.
+        UserError: a setting that there is not, or a value that it cannot have.
     """
 
     name = "adding"
@@ -50,14 +48,11 @@ class Adding:
     validations = 12
     averaged = 0
     prepared_files = ()
+    tokenizer_files = ()
     samples = ("0.9 *0.2 0.4 0.1 *0.5 0.3", "*0.1 0.7 0.3 0.8 0.5 *0.9")
 
-    def __init__(self, cell: str = "lstm", length: int = 100, units: int = 64, seed: int = 1):
-        if cell not in CELLS:
-            raise UserError(f"There is no cell {cell!r}; there are {', '.join(CELLS)}.")
-        if length < 2:
-            raise UserError(f"The adding problem needs a length of 2 or more. Received: {length}.")
-        self.settings = {"cell": cell, "length": length, "units": units, "seed": seed}
+    def __init__(self, **settings):
+        self.settings = resolved(AddingSettings, settings, "The recipe adding")
 
     def packages(self, run: RunDirectory) -> Sequence[str]:
         return ()
@@ -73,7 +68,9 @@ class Adding:
         return keras.Model(sequences, total)
 
     def batches(self, run: RunDirectory) -> SeekableBatches:
-        return adding_batches(self.settings["length"], BATCH, self.settings["seed"])
+        return adding_batches(
+            self.settings["length"], self.settings["batch_size"], self.settings["seed"]
+        )
 
     def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         return self.batches(run)
@@ -82,7 +79,7 @@ class Adding:
         return keras.optimizers.Adam()
 
     def learning_rate(self, used: float, step: int) -> float:
-        return 1e-3
+        return self.settings["learning_rate"]
 
     def objective(self) -> Callable:
         return squared_error_objective()
@@ -102,6 +99,9 @@ class Adding:
         """The mean squared error on streams never trained on; always answering 1 has 0.167."""
         return {"squared_error": self._squared_error(text_model, seed_offset=2)}
 
+    def texts_to_show(self, count: int) -> Sequence[str]:
+        return self.samples[:count]
+
     def plot(self, text_model: "AddingModel", texts: Sequence[str | bytes]):
         """The cell states over each stream, its marked numbers beside them."""
         model, streams = text_model.model, [parsed(text) for text in texts]
@@ -111,7 +111,8 @@ class Adding:
         return plot_cell_states([stream[:, 1] for stream in streams], memories, readings)
 
     def _squared_error(self, text_model: "AddingModel", seed_offset: int, batches: int = 20):
-        data = adding_batches(self.settings["length"], BATCH, self.settings["seed"] + seed_offset)
+        seed = self.settings["seed"] + seed_offset
+        data = adding_batches(self.settings["length"], _EVALUATED, seed)
         errors = [
             tf.reduce_mean(tf.square(text_model.add(sequences) - sums[:, 0]))
             for sequences, sums in data.take(batches)

@@ -13,11 +13,11 @@ from keras_attn.data.fixed_shapes import with_fixed_shapes
 from keras_attn.data.seekable import SeekableBatches
 from keras_attn.data.sequence_pairs import batches_of_pairs
 from keras_attn.models import RNNSearch
+from keras_attn.recipes.settings import DatesSettings, resolved
 from keras_attn.serving.text_model import TextModel
 from keras_attn.text import CharacterTokenizer
 from keras_attn.training import NO_LIMITS, Budget, RunDirectory, ValidationLimits, token_objective
 
-BATCH = 64
 TARGET_LENGTH = len("1998-03-03") + 1  # with the end token
 
 
@@ -25,9 +25,10 @@ class Dates:
     """RNNsearch over characters: embedding 32, encoder 32 each way, decoder and attention 64.
 
     Args:
-        seed: of the data, their order and the weights.
-        training_dates: how many dates are written for training.
-        units: of the encoder's directions; decoder and attention have twice as many.
+        settings: of `settings.DatesSettings`, those that are not to be their defaults.
+
+    Raises:
+        UserError: a setting that there is not, or a value that it cannot have.
     """
 
     name = "dates"
@@ -36,6 +37,7 @@ class Dates:
     validations = 2
     averaged = 0
     prepared_files = ("characters.json",)
+    tokenizer_files = ("characters.json",)
     max_source_length = 64
     samples = (
         "Dienstag, 3. März 1998",
@@ -46,8 +48,8 @@ class Dates:
         "2 de mayo de 2024",
     )
 
-    def __init__(self, seed: int = 1, training_dates: int = 200_000, units: int = 32):
-        self.settings = {"seed": seed, "training_dates": training_dates, "units": units}
+    def __init__(self, **settings):
+        self.settings = resolved(DatesSettings, settings, "The recipe dates")
 
     def packages(self, run: RunDirectory) -> Sequence[str]:
         return ("babel",)
@@ -63,7 +65,7 @@ class Dates:
         return RNNSearch(
             source.vocabulary_size,
             target.vocabulary_size,
-            embedding_dim=32,
+            embedding_dim=self.settings["embedding_dim"],
             encoder_units=units,
             decoder_units=2 * units,
             attention_units=2 * units,
@@ -77,19 +79,22 @@ class Dates:
         return batches_of_pairs(
             source.tokenize(tf.constant(texts)),
             target.tokenize(tf.constant(dates)),
-            batch_size=BATCH,
+            batch_size=self.settings["batch_size"],
             seed=self.settings["seed"],
         )
 
     def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         lengths = (16, 24, 40, self.max_source_length + 1)
-        return with_fixed_shapes(self.batches(run), dict.fromkeys(lengths, BATCH))
+        return with_fixed_shapes(
+            self.batches(run), dict.fromkeys(lengths, self.settings["batch_size"])
+        )
 
     def optimizer(self) -> keras.optimizers.Optimizer:
         return keras.optimizers.Adam()
 
     def learning_rate(self, used: float, step: int) -> float:
-        return 6e-3 * min(1.0, (step + 1) / 100) * (1 + math.cos(math.pi * used)) / 2
+        height = self.settings["learning_rate"]
+        return height * min(1.0, (step + 1) / 100) * (1 + math.cos(math.pi * used)) / 2
 
     def objective(self) -> Callable:
         return token_objective()
@@ -109,6 +114,9 @@ class Dates:
         texts, dates = self._pairs("test", count)
         answers = counted(text_model.answer(texts, 250), "test: answered", count)
         return _exact_match(dates, answers)
+
+    def texts_to_show(self, count: int) -> Sequence[str]:
+        return self.samples[:count]
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
         return plot_alignments(text_model.alignments(texts))

@@ -22,6 +22,7 @@ class Recipe(Protocol):
         averaged: how many checkpoints are averaged at the end; 0 for none.
         samples: inputs worth showing.
         prepared_files: names of what `prepare` leaves in the run directory.
+        tokenizer_files: those of them that say what the ids mean.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Recipe(Protocol):
     averaged: int
     samples: Sequence[str]
     prepared_files: Sequence[str]
+    tokenizer_files: Sequence[str]
 
     def packages(self, run: RunDirectory) -> Sequence[str]:
         """Names of optional packages that the run needs until its end; looked for before it."""
@@ -71,6 +73,9 @@ class Recipe(Protocol):
 
     def evaluate(self, text_model: TextModel) -> dict[str, float]:
         """Metrics on test data, which nothing was chosen by; what takes long shows its progress."""
+
+    def texts_to_show(self, count: int) -> Sequence[str]:
+        """So many inputs worth showing, of the validation data where the recipe names none."""
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
         """A `matplotlib.figure.Figure` of what the model did with each text."""

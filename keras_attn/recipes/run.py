@@ -11,7 +11,8 @@ import keras
 import tensorflow as tf
 
 from keras_attn.errors import UserError
-from keras_attn.paths import path_of
+from keras_attn.files import written_whole
+from keras_attn.paths import RemotePath, path_of
 from keras_attn.recipes import make_recipe
 from keras_attn.recipes.packages import require_packages
 from keras_attn.recipes.recipe import Recipe
@@ -48,6 +49,7 @@ class _Options:
     every_steps: int | None
     patience: int | None
     tensorboard: Path | None
+    init_from: RunDirectory | None
 
 
 def train(
@@ -58,6 +60,7 @@ def train(
     every_steps: int | None = None,
     patience: int | None = None,
     tensorboard: Path | None = None,
+    init_from: RunDirectory | None = None,
 ) -> int | None:
     """Train a recipe until its budget is used up, from its last checkpoint if there is one.
 
@@ -75,6 +78,8 @@ def train(
         every_steps: the most steps between two checkpoints; by default a minute goes by.
         patience: training ends early after so many validations without a better one.
         tensorboard: directory of the curves for TensorBoard; none are written if not given.
+        init_from: a run from whose weights and tokenizer a new run begins; one that has a
+            checkpoint already goes on from that.
 
     Returns:
         The number of the signal that ended the training, or None.
@@ -86,7 +91,7 @@ def train(
     strategy = strategy or make_strategy("none")
     workers = Workers(strategy)
     with workers.together():
-        options = _Options(budget, strategy, every_steps, patience, tensorboard)
+        options = _Options(budget, strategy, every_steps, patience, tensorboard, init_from)
         return _train(recipe, run, workers, options)
 
 
@@ -95,10 +100,13 @@ def _train(recipe, run, workers, options) -> int | None:
     own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
     require_packages(recipe.packages(own), f"The recipe {recipe.name}")
     with own.locked():
-        _prepare(recipe, own)
+        _prepare(recipe, own, options.init_from)
+        _keep_budget(own, options.budget)
         with options.strategy.scope():
             model, optimizer = recipe.build(own), recipe.optimizer()
             optimizer.build(model.trainable_variables)
+        if options.init_from is not None:
+            load_checkpoint(_best_checkpoint(options.init_from, recipe.build(own)), model)
         progress = resume(run, model, optimizer, workers=workers, report=run.log)
         is_trained = _is_trained(progress, options)
         if not is_trained:
@@ -221,14 +229,38 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
             f"{run.path} is a run of the recipe {description['recipe']!r}, not of {recipe_name!r}."
         )
     recipe = make_recipe(description["recipe"], **description["settings"])
+    model = recipe.build(run)
+    load_checkpoint(_best_checkpoint(run, model), model)
+    return recipe, recipe.text_model(model, run)
+
+
+def _best_checkpoint(run: RunDirectory, model: keras.Model) -> Path | RemotePath:
+    """Of a run's checkpoints the one to be used; the model's weights are overwritten."""
     checkpoints = [path for path in (run.average_checkpoint, run.best_checkpoint) if path.exists()]
     unvalidated = [path for path in (run.last_checkpoint, run.previous_checkpoint) if path.exists()]
     if not checkpoints and not unvalidated:
         raise UserError(f"{run.path} has no checkpoint yet; train first.")
-    model = recipe.build(run)
     scores = {path: load_checkpoint(path, model)["best"] for path in checkpoints}
-    load_checkpoint(max(scores, key=scores.get) if scores else unvalidated[0], model)
-    return recipe, recipe.text_model(model, run)
+    return max(scores, key=scores.get) if scores else unvalidated[0]
+
+
+def _keep_budget(run: RunDirectory, budget: Budget) -> None:
+    """So that the run goes on to the same end when nobody names another."""
+    kept = {"steps": budget.steps, "minutes": budget.minutes}
+    if not run.has("budget.json") or run.read_json("budget.json") != kept:
+        run.write_json("budget.json", kept)
+
+
+def _take_tokenizer(recipe: Recipe, run: RunDirectory, init_from: RunDirectory) -> None:
+    """What the ids of another run mean, so that its weights fit."""
+    if init_from.description()["recipe"] != recipe.name:
+        raise UserError(
+            f"{init_from.path} is a run of the recipe {init_from.description()['recipe']!r}, whose "
+            f"weights do not fit {recipe.name!r}."
+        )
+    for name in recipe.tokenizer_files:
+        with written_whole(run.path / name) as file:
+            file.write(init_from.read_bytes(name))
 
 
 def _keep_average(recipe: Recipe, run: RunDirectory, budget: Budget) -> None:
@@ -265,11 +297,13 @@ def _state_at_end(run: RunDirectory) -> dict:
         return {}
 
 
-def _prepare(recipe: Recipe, run: RunDirectory) -> None:
+def _prepare(recipe: Recipe, run: RunDirectory, init_from: RunDirectory | None) -> None:
     """Claim the directory and prepare it; a new one whose data are no good is given back."""
     is_new = not run.exists
     run.begin(recipe.name, recipe.settings)
     try:
+        if is_new and init_from is not None:
+            _take_tokenizer(recipe, run, init_from)
         recipe.prepare(run)
     except UserError:
         if is_new:

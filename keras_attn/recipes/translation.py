@@ -55,7 +55,7 @@ class Translation:
         subwords: how text becomes ids.
         architecture: the model.
         settings: what makes two runs different: the arguments of the recipe.
-        options: those of the architecture that differ from its defaults.
+        options: all of the architecture.
         samples: sentences worth showing.
 
     Attributes:
@@ -81,11 +81,12 @@ class Translation:
         self.clip_norm = architecture.clip_norm
         self.averaged = architecture.averaged
         self.prepared_files = (subwords.file, PAIRS_FILE)
+        self.tokenizer_files = (subwords.file,)
         self.validation_pairs: int | None = None
         self._corpus = corpus
         self._subwords = subwords
         self._build = architecture.build
-        self._options = {**architecture.defaults, **options}
+        self._options = options
         self._rate = SCHEDULES[self._options["schedule"]](
             self._options["learning_rate"], self._options["warmup_steps"]
         )
@@ -173,6 +174,9 @@ class Translation:
             quality = self._quality(dict(zip(rows, answers, strict=True)), references)
             found.update({f"{name} {metric}": value for metric, value in quality.items()})
         return found
+
+    def texts_to_show(self, count: int) -> Sequence[str]:
+        return self.samples[:count] or self.validation_texts(count)[0]
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
         if not text_model.aligns:

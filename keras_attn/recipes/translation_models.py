@@ -12,7 +12,6 @@ SCHEDULES = {
     "linear": warmed_up_then_linear,
     "inverse_square_root": warmed_up_then_inverse_square_root,
 }
-_COMMON = {"label_smoothing": 0.1, "schedule": "linear", "max_tokens": 128, "seed": 1}
 
 
 @dataclass(frozen=True)
@@ -21,13 +20,11 @@ class Architecture:
 
     Args:
         build: `build(vocabulary_size, options) -> model`, untrained.
-        defaults: of the options.
         clip_norm: largest norm of the gradient.
         averaged: how many checkpoints are averaged at the end, 0 for none.
     """
 
     build: Callable[[int, dict], keras.Model]
-    defaults: dict
     clip_norm: float
     averaged: int
 
@@ -105,79 +102,21 @@ def _transformer(vocabulary_size: int, options: dict) -> keras.Model:
 ARCHITECTURES = {
     "rnnsearch": Architecture(
         _rnn_search,
-        {
-            "embedding_dim": 128,
-            "encoder_units": 128,
-            "decoder_units": 256,
-            "dropout": 0.2,
-            "learning_rate": 2e-3,
-            "warmup_steps": 200,
-            "batch_tokens": 512,
-            **_COMMON,
-        },
         clip_norm=1.0,
         averaged=0,
     ),
-    # Its 246 units make it as large as rnnsearch is.
     "rnn-encoder-decoder": Architecture(
         _rnn_encoder_decoder,
-        {
-            "embedding_dim": 128,
-            "units": 246,
-            "num_layers": 1,
-            "context": "every_step",
-            "reverse_source": True,
-            "cell": "gru",
-            "variant": None,
-            "peepholes": None,
-            "dropout": 0.2,
-            "learning_rate": 2e-3,
-            "warmup_steps": 200,
-            "batch_tokens": 512,
-            **_COMMON,
-        },
         clip_norm=1.0,
         averaged=0,
     ),
-    # One bidirectional layer and three more, four of the decoder, as wide as the embedding.
     "gnmt": Architecture(
         _gnmt,
-        {
-            "units": 256,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "cell": "lstm",
-            "variant": None,
-            "peepholes": None,
-            "residual": True,
-            "dropout": 0.2,
-            "learning_rate": 2e-3,
-            "warmup_steps": 200,
-            "batch_tokens": 512,
-            **_COMMON,
-        },
         clip_norm=1.0,
         averaged=0,
     ),
-    # The sizes are those of Wu et al. 2021, the smallest Transformer for the 29,000 pairs of
-    # Multi30k; pre-norm and the higher rate make up for a short training.
     "transformer": Architecture(
         _transformer,
-        {
-            "dim": 128,
-            "num_heads": 4,
-            "intermediate_dim": 256,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "num_key_value_heads": None,
-            "positions": "sinusoidal",
-            "normalize_first": True,
-            "dropout": 0.3,
-            "learning_rate": 3e-3,
-            "warmup_steps": 500,
-            "batch_tokens": 2_400,
-            **_COMMON,
-        },
         clip_norm=1.0,
         averaged=10,
     ),

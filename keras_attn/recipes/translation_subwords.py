@@ -16,6 +16,7 @@ from keras_attn.text.subwords import SubwordTokenizer, learn_subwords
 from keras_attn.training import RunDirectory
 
 PIECES_FILE = "pieces.json"
+VOCABULARY_SIZE = 8_000
 
 
 class Subwords(Protocol):
@@ -45,7 +46,7 @@ class LearnedSubwords:
     """One joint BPE, learned from raw text.
 
     Args:
-        vocabulary_size: how many ids there are.
+        vocabulary_size: how many ids there are; None for 8000, or as many as the text allows.
     """
 
     file = SUBWORD_FILE
@@ -53,13 +54,17 @@ class LearnedSubwords:
     tokenized = False
     exported = SIGNATURES
 
-    def __init__(self, vocabulary_size: int):
-        self.vocabulary_size = vocabulary_size
+    def __init__(self, vocabulary_size: int | None = None):
+        self._vocabulary_size = vocabulary_size
 
     def prepare(self, run: RunDirectory, source: Path, target: Path) -> None:
-        run.log(f"Learning {self.vocabulary_size} subwords from {source}, {target}")
+        wanted = self._vocabulary_size or VOCABULARY_SIZE
+        run.log(f"Learning {wanted} subwords from {source}, {target}")
         lines = itertools.chain.from_iterable(aligned_lines(source, target))
-        model = learn_subwords(lines, self.vocabulary_size)
+        model = learn_subwords(lines, wanted, shrinks=self._vocabulary_size is None)
+        reached = SubwordTokenizer(model).vocabulary_size
+        if reached < wanted:
+            run.log(f"The text allows {reached} subwords only, so many were learned.")
         with written_whole(run.path / SUBWORD_FILE) as file:
             file.write(model)
 

@@ -3,11 +3,11 @@
 from keras_attn.errors import UserError
 from keras_attn.recipes.file_corpus import FileCorpus
 from keras_attn.recipes.multi30k_corpus import Multi30kCorpus, Multi30kPieceCorpus
-from keras_attn.recipes.translation import Corpus, Translation
-from keras_attn.recipes.translation_models import ARCHITECTURES, SCHEDULES
-from keras_attn.recipes.translation_subwords import LearnedSubwords, PublishedPieces, Subwords
+from keras_attn.recipes.settings import FILES, MODELS, resolved
+from keras_attn.recipes.translation import Translation
+from keras_attn.recipes.translation_models import ARCHITECTURES
+from keras_attn.recipes.translation_subwords import LearnedSubwords, PublishedPieces
 
-VOCABULARY_SIZE = 8_000
 MULTI30K_SAMPLES = (
     "A man in an orange hat starring at something.",
     "Two dogs are playing in the snow.",
@@ -21,69 +21,64 @@ PIECE_SAMPLES = (
 
 
 def translation(
-    source: str | None = None,
-    target: str | None = None,
-    validation_source: str | None = None,
-    validation_target: str | None = None,
-    **settings,
+    model: str = "rnnsearch", vocabulary_size: int | None = None, **settings
 ) -> Translation:
-    """The user's own aligned files; `model` names one of `ARCHITECTURES`, by default rnnsearch.
+    """The user's own aligned files; `model` names one of `ARCHITECTURES`.
 
-    The other settings are `vocabulary_size` and the options of the model.
+    The other settings are the four files and those of the model.
     """
-    corpus = FileCorpus(source, target, validation_source, validation_target)
-    model, subwords, options = _parts(settings)
-    settings = {**corpus.settings, **settings}
-    return _recipe("translation", corpus, subwords, model, settings, options)
+    corpus = FileCorpus(**{name: settings.pop(name, None) for name in FILES})
+    options = _options(model, settings)
+    settings = {**corpus.settings, "model": model, "vocabulary_size": vocabulary_size, **options}
+    return Translation(
+        "translation",
+        corpus,
+        LearnedSubwords(vocabulary_size),
+        ARCHITECTURES[model],
+        settings,
+        options,
+    )
 
 
 def multi30k_rnnsearch(**settings) -> Translation:
     """RNNsearch from English to German on Multi30k's raw text."""
-    return _multi30k("rnnsearch", settings)
+    return _multi30k("rnnsearch", **settings)
 
 
 def multi30k_transformer(**settings) -> Translation:
     """The Transformer from English to German on Multi30k's raw text."""
-    return _multi30k("transformer", settings)
+    return _multi30k("transformer", **settings)
 
 
-def multi30k_pieces(model: str = "transformer", **options) -> Translation:
+def multi30k_pieces(model: str = "transformer", **settings) -> Translation:
     """English to German on Multi30k in the pieces of Wu et al. 2021, for their published scores."""
-    name, settings = "multi30k-pieces", {"model": model, **options}
-    options = {"max_tokens": 64, **options}  # the longest sentence has 52
-    corpus, subwords = Multi30kPieceCorpus(), PublishedPieces()
-    return _recipe(name, corpus, subwords, model, settings, options, PIECE_SAMPLES)
-
-
-def _multi30k(model: str, settings: dict) -> Translation:
-    _, subwords, options = _parts(settings)
-    return _recipe(
-        f"multi30k-{model}", Multi30kCorpus(), subwords, model, settings, options, MULTI30K_SAMPLES
+    options = _options(model, {"max_tokens": 64, **settings})  # the longest sentence has 52
+    return Translation(
+        "multi30k-pieces",
+        Multi30kPieceCorpus(),
+        PublishedPieces(),
+        ARCHITECTURES[model],
+        {"model": model, **options},
+        options,
+        PIECE_SAMPLES,
     )
 
 
-def _parts(settings: dict) -> tuple[str, Subwords, dict]:
-    """The model, the subwords and the model's options."""
-    options = dict(settings)
-    model = options.pop("model", "rnnsearch")
-    return model, LearnedSubwords(options.pop("vocabulary_size", VOCABULARY_SIZE)), options
+def _multi30k(model: str, vocabulary_size: int | None = None, **settings) -> Translation:
+    options = _options(model, settings)
+    return Translation(
+        f"multi30k-{model}",
+        Multi30kCorpus(),
+        LearnedSubwords(vocabulary_size),
+        ARCHITECTURES[model],
+        {"vocabulary_size": vocabulary_size, **options},
+        options,
+        MULTI30K_SAMPLES,
+    )
 
 
-def _recipe(
-    name: str,
-    corpus: Corpus,
-    subwords: Subwords,
-    model: str,
-    settings: dict,
-    options: dict,
-    samples: tuple[str, ...] = (),
-) -> Translation:
-    if model not in ARCHITECTURES:
-        raise UserError(f"There is no model {model!r}; there are {', '.join(ARCHITECTURES)}.")
-    architecture = ARCHITECTURES[model]
-    for option in options:
-        if option not in architecture.defaults:
-            raise UserError(f"The model {model} takes no --{option.replace('_', '-')}.")
-    if (schedule := options.get("schedule", "linear")) not in SCHEDULES:
-        raise UserError(f"There is no schedule {schedule!r}; there are {', '.join(SCHEDULES)}.")
-    return Translation(name, corpus, subwords, architecture, settings, options, samples)
+def _options(model: str, settings: dict) -> dict:
+    """All options of a model, those that were given and the defaults of the others."""
+    if model not in MODELS:
+        raise UserError(f"There is no model {model!r}; there are {', '.join(MODELS)}.")
+    return resolved(MODELS[model], settings, f"The model {model}")

@@ -21,7 +21,11 @@ _LONGEST_LINE = 4192  # bytes; also SentencePiece's own limit
 
 
 def learn_subwords(
-    lines: Iterable[str | None], vocabulary_size: int, sample_lines: int = 1_000_000
+    lines: Iterable[str | None],
+    vocabulary_size: int,
+    sample_lines: int = 1_000_000,
+    *,
+    shrinks: bool = False,
 ) -> bytes:
     """Learn a byte-pair encoding (BPE) and return it as a SentencePiece model.
 
@@ -41,6 +45,7 @@ def learn_subwords(
             `keras_attn.data.aligned_text`.
         vocabulary_size: how many ids there are, special tokens and bytes included.
         sample_lines: how many lines are learned from at most.
+        shrinks: whether a text that allows fewer subwords gets fewer, and is not refused.
 
     Raises:
         UserError: if SentencePiece is not installed, there is no line that is neither empty nor
@@ -79,7 +84,7 @@ def learn_subwords(
     except RuntimeError as error:
         raise UserError(_explanation(str(error), vocabulary_size)) from error
     reached = SubwordTokenizer(model.getvalue()).vocabulary_size
-    if reached < vocabulary_size:
+    if reached < vocabulary_size and not shrinks:
         raise UserError(
             f"The text allows a vocabulary of at most {reached} subwords, {vocabulary_size} were "
             "asked for; ask for fewer or give more text."

@@ -69,6 +69,11 @@ class RunDirectory:
     def begin(self, recipe: str, settings: dict) -> None:
         """Claim the directory for a recipe and its settings, or check that it is theirs.
 
+        Args:
+            recipe: its name.
+            settings: as JSON. An earlier version kept those alone that were not their defaults; of
+                one that is not kept nothing is compared.
+
         Raises:
             UserError: if the directory belongs to another recipe or to other settings.
         """
@@ -82,13 +87,13 @@ class RunDirectory:
                 f"{self.path} is a run of the recipe {found['recipe']!r}, not of {recipe!r}; "
                 "choose another directory."
             )
-        if found["settings"] != json.loads(json.dumps(settings)):
-            names = sorted(set(found["settings"]) | set(settings))
-            differing = [
-                f"{name} {found['settings'].get(name)!r} there, {settings.get(name)!r} now"
-                for name in names
-                if found["settings"].get(name) != settings.get(name)
-            ]
+        now = json.loads(json.dumps(settings))
+        differing = [
+            f"{name} {kept!r} there, {now.get(name)!r} now"
+            for name, kept in sorted(found["settings"].items())
+            if kept != now.get(name)
+        ]
+        if differing:
             raise UserError(
                 f"{self.path} is a run of other settings ({'; '.join(differing)}); "
                 "choose another directory."
@@ -96,7 +101,7 @@ class RunDirectory:
 
     def forget(self, names: Iterable[str]) -> None:
         """Give the directory back: its settings, its log and the files of these names go."""
-        for name in ("settings.json", "log.txt", *names):
+        for name in ("settings.json", "budget.json", "log.txt", *names):
             (self.path / name).unlink(missing_ok=True)
 
     def sweep(self) -> None:

@@ -1,0 +1,90 @@
+"""Write a SavedModel, and serve SavedModels."""
+
+from pathlib import Path
+
+import click
+
+from keras_attn.cli.options import recipe_option, run_option, search_options
+from keras_attn.cli.runs import import_tensorflow, loaded
+from keras_attn.errors import UserError
+
+
+@click.command()
+@run_option
+@recipe_option
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The model's base path; the next version is written below it.",
+)
+@search_options
+def export(run_path: Path, recipe: str | None, directory: Path, **search):
+    """Write the trained model as the next version of a SavedModel."""
+    _, text_model = loaded(run_path, recipe, **search)
+    export_version(text_model, directory)
+
+
+def _flag(name: str, help: str):
+    """A boolean flag as TensorFlow Serving takes it: bare, or with =true or =false."""
+    return click.option(
+        name, type=click.BOOL, is_flag=False, flag_value="true", default=False, help=help
+    )
+
+
+@click.command()
+@click.option("--model_name", help="The model's name in the URL.  [default: default]")
+@click.option("--model_base_path", help="The directory that holds its numbered versions.")
+@click.option("--model_config_file", help="A ModelServerConfig in protobuf's text form.")
+@click.option("--models_root", help="The directory that stands in for /models in base paths.")
+@click.option("--rest_api_port", type=int, default=8501, show_default=True)
+@click.option(
+    "--rest_api_timeout_in_ms", type=click.IntRange(min=0), default=30_000, show_default=True
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@_flag("--allow_version_labels_for_unavailable_models", "Take labels from the first config.")
+@_flag("--enable_batching", "Not there yet.")
+@click.option("--batching_parameters_file", help="Not there yet.")
+@click.option("--monitoring_config_file", help="Not there yet.")
+def serve(
+    model_name: str | None,
+    model_base_path: str | None,
+    model_config_file: str | None,
+    models_root: str | None,
+    rest_api_port: int,
+    rest_api_timeout_in_ms: int,
+    host: str,
+    allow_version_labels_for_unavailable_models: bool,
+    **not_there_yet,
+):
+    """Answer TensorFlow Serving's REST requests; the flags are TensorFlow Serving's."""
+    for name, value in not_there_yet.items():
+        if value:
+            raise UserError(f"--{name} is not supported yet; leave it out. Received: {value}.")
+    from keras_attn.serving import models_from_flags
+    from keras_attn.serving import serve as serve_models
+
+    models = models_from_flags(
+        model_config_file=model_config_file,
+        model_name=model_name,
+        model_base_path=model_base_path,
+        models_root=models_root,
+        allow_version_labels=allow_version_labels_for_unavailable_models,
+    )
+    import_tensorflow()
+
+    def announce(address: str):
+        for model in models:
+            click.echo(f"{address}/v1/models/{model.name}")
+
+    serve_models(
+        models, host=host, port=rest_api_port, timeout_ms=rest_api_timeout_in_ms, ready=announce
+    )
+
+
+def export_version(text_model, directory: Path) -> Path:
+    from keras_attn.serving import export
+
+    version = export(text_model, directory)
+    click.echo(f"Exported {version}")
+    return version
