@@ -59,6 +59,7 @@ def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path):
         assert sentence == "Stopped; the same command goes on from here."
         assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
             "best.npz",
+            "budget.json",
             "characters.json",
             "history.jsonl",
             "last.npz",
@@ -119,7 +120,7 @@ def test_a_run_of_another_recipe_is_one_sentence(dates_run):
 
 
 def test_a_run_of_other_settings_is_one_sentence(dates_run):
-    result = _run("train", "dates", "--run", dates_run.path, "--steps", "7")
+    result = _run("train", "dates", "--run", dates_run.path, "--training-dates", "7")
     _assert_one_sentence(result, "other settings", "training_dates")
 
 

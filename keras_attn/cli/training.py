@@ -58,7 +58,7 @@ class _Recipes(click.Group):
         command = _RecipeCommand(
             name,
             params=[
-                *(_option(option) for option in known.options.values()),
+                *(_option(option, known) for option in known.options.values()),
                 *_budget(known),
                 *_TRAINING.values(),
             ],
@@ -172,7 +172,7 @@ def train_recipe(
         sys.exit(128 + signal_number)
 
 
-def _option(option: Option) -> click.Option:
+def _option(option: Option, known: Entry) -> click.Option:
     """A setting as an option; its default is said and not given, for a run may have another."""
     kind = {int: int, float: float, str: str, bool: click.BOOL}[option.type]
     if option.name in FILES:
@@ -180,8 +180,16 @@ def _option(option: Option) -> click.Option:
     elif option.choices:
         kind = click.Choice(option.choices)
     default = _default(option)
-    told = option.help if default is None else f"{option.help}  [default: {default}]"
+    told = f"{option.help}{_whose(option, known)}"
+    told = told if default is None else f"{told}  [default: {default}]"
     return click.Option([flag_of(option.name), option.name], type=kind, help=told)
+
+
+def _whose(option: Option, known: Entry) -> str:
+    """Which models have it, where a recipe has several and not all do."""
+    models = known.options["model"].choices if "model" in known.options else ()
+    some = [model for model in option.defaults if model]
+    return f"  ({', '.join(some)})" if some and len(some) < len(models) else ""
 
 
 def _default(option: Option) -> str | None:

@@ -30,13 +30,14 @@ class Entry:
     minutes: float | None = None
 
 
-def _translation(*models: str, also: tuple[type, ...] = (), chosen: bool = False) -> dict:
-    """The options of translators that are one of these models."""
-    kinds = {name: _settings.MODELS[name] for name in models}
-    found = options_of(*also, models=kinds)
-    if chosen:
-        defaults = {"": models[0]}
-        found["model"] = Option("model", str, "What translates.", models, defaults)
+def _translation(*models: str, also: tuple[type, ...] = (), **changed) -> dict:
+    """The options of translators that are one of these models, some with another default."""
+    found = options_of(*also)
+    if len(models) > 1:
+        found["model"] = Option("model", str, "What translates.", models, {"": models[0]})
+    found |= options_of(models={name: _settings.MODELS[name] for name in models})
+    for name, default in changed.items():
+        found[name].defaults.update(dict.fromkeys(found[name].defaults, default))
     return found
 
 
@@ -60,7 +61,7 @@ _RECIPES = {
         "your own aligned text files to a translator",
         _TRANSLATIONS,
         "translation",
-        _translation(*_ALL, also=(_settings.FileSettings, _settings.SubwordSettings), chosen=True),
+        _translation(*_ALL, also=(_settings.FileSettings, _settings.SubwordSettings)),
         minutes=25,
     ),
     "multi30k-rnnsearch": Entry(
@@ -81,7 +82,8 @@ _RECIPES = {
         "English to German on Multi30k in published subwords",
         _TRANSLATIONS,
         "multi30k_pieces",
-        _translation("transformer", *(n for n in _ALL if n != "transformer"), chosen=True),
+        # The longest sentence has 52 pieces.
+        _translation("transformer", *(n for n in _ALL if n != "transformer"), max_tokens=64),
         minutes=25,
     ),
 }
