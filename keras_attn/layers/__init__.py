@@ -8,6 +8,7 @@ from keras_attn.layers.filterbank_attention import FilterbankRead, FilterbankWri
 from keras_attn.layers.glimpse_sensor import GlimpseSensor
 from keras_attn.layers.gru import GRU, GRUCell
 from keras_attn.layers.length_mask import LengthMask
+from keras_attn.layers.location_sampler import LocationSampler
 from keras_attn.layers.lstm import LSTM, PeepholeLSTM
 from keras_attn.layers.lstm_cell import LSTMCell, PeepholeLSTMCell
 from keras_attn.layers.luong_attention import LuongAttention
@@ -32,6 +33,7 @@ __all__ = [
     "GlimpseSensor",
     "LSTMCell",
     "LengthMask",
+    "LocationSampler",
     "LuongAttention",
     "Maxout",
     "MultiHeadAttention",

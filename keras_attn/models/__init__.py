@@ -1,6 +1,7 @@
 """The published architectures as functional-API models, one file a paper."""
 
+from keras_attn.models.recurrent_attention import RecurrentAttention
 from keras_attn.models.rnn_search import RNNSearch
 from keras_attn.models.transformer import Transformer
 
-__all__ = ["RNNSearch", "Transformer"]
+__all__ = ["RNNSearch", "RecurrentAttention", "Transformer"]
