@@ -4,8 +4,11 @@ from keras_attn.layers.additive_attention import AdditiveAttention
 from keras_attn.layers.attention_cell import AttentionCell
 from keras_attn.layers.attention_rnn import AttentionRNN
 from keras_attn.layers.feed_forward import FeedForward
+from keras_attn.layers.filterbank_attention import FilterbankRead, FilterbankWrite
+from keras_attn.layers.glimpse_sensor import GlimpseSensor
 from keras_attn.layers.gru import GRU, GRUCell
 from keras_attn.layers.length_mask import LengthMask
+from keras_attn.layers.location_sampler import LocationSampler
 from keras_attn.layers.lstm import LSTM, PeepholeLSTM
 from keras_attn.layers.lstm_cell import LSTMCell, PeepholeLSTMCell
 from keras_attn.layers.luong_attention import LuongAttention
@@ -24,9 +27,13 @@ __all__ = [
     "AttentionCell",
     "AttentionRNN",
     "FeedForward",
+    "FilterbankRead",
+    "FilterbankWrite",
     "GRUCell",
+    "GlimpseSensor",
     "LSTMCell",
     "LengthMask",
+    "LocationSampler",
     "LuongAttention",
     "Maxout",
     "MultiHeadAttention",
