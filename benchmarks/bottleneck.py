@@ -24,6 +24,8 @@ from pathlib import Path
 
 from report import RESULTS, write_result
 
+from keras_attn.recipes.settings import RNNSearchSettings, resolved
+
 ROOT = Path(__file__).parent.parent
 BUCKETS = ((1, 8), (9, 12), (13, 16), (17, 22), (23, 28), (29, 36), (37, 46), (47, 60))
 JOINED = {"sentences": 1, "pairs": 2, "triples": 3}
@@ -136,8 +138,8 @@ def shares_of_search(options: dict, vocabulary: int) -> dict:
     """The parameters of RNNsearch, and what of them is there for attention alone."""
     from keras_attn.recipes.translation_models import ARCHITECTURES
 
-    architecture = ARCHITECTURES["rnnsearch"]
-    model = architecture.build(vocabulary, {**architecture.defaults, **options})
+    options = resolved(RNNSearchSettings, options, "The model")
+    model = ARCHITECTURES["rnnsearch"].build(vocabulary, options)
     total, attention = model.count_params(), model.decoder.cell.attention.count_params()
     words = vocabulary * model.settings["embedding_dim"]
     return {
@@ -245,10 +247,9 @@ def main():
         directory, model, options, minutes = sys.argv[2:]
         return train_one(Path(directory), model, json.loads(options), float(minutes))
     given = arguments()
-    from keras_attn.recipes.translation_models import ARCHITECTURES
     from keras_attn.recipes.translation_subwords import VOCABULARY_SIZE as VOCABULARY
 
-    embedding = ARCHITECTURES["rnnsearch"].defaults["embedding_dim"]
+    embedding = RNNSearchSettings().embedding_dim
     search = shares_of_search({}, VOCABULARY)
     width = equal_width(VOCABULARY, embedding, search["parameters"])
     directories = {n: given.directory / f"vector-{n}" for n in [width, *given.widths]}
