@@ -32,6 +32,25 @@ def corpus_directory(name: str, files: list[str], how_to_get: str) -> Path | Rem
     return directory
 
 
+def corpus_file(name: str, how_to_get: str) -> Path | RemotePath:
+    """A corpus of one file: below KERAS_ATTN_DATA, or where Keras keeps its own data sets.
+
+    Args:
+        name: of the file.
+        how_to_get: a clause that ends the message if it is not there.
+
+    Raises:
+        UserError: if it is nowhere; it says where it was looked for.
+    """
+    keras_home = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
+    places = [_root() / name, keras_home / "datasets" / name]
+    for place in places:
+        if place.is_file():
+            return place
+    looked = " and ".join(str(place.absolute()) for place in dict.fromkeys(places))
+    raise UserError(f"There is no {name}: looked for {looked}; {how_to_get}.")
+
+
 def _root() -> Path | RemotePath:
     if root := os.environ.get("KERAS_ATTN_DATA"):
         return path_of(os.path.expanduser(root))
