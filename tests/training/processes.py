@@ -58,7 +58,7 @@ def read_until(process: subprocess.Popen, line: str) -> None:
     raise AssertionError(f"{line!r} never came: {process.stderr.read()[-2000:]}")
 
 
-def finish(processes: list[subprocess.Popen], seconds: float = 240) -> list[tuple[int, str, str]]:
+def finish(processes: list[subprocess.Popen], seconds: float = 600) -> list[tuple[int, str, str]]:
     """Wait for all of them: exit code, the rest of standard output, and standard error."""
     try:
         found = [process.communicate(timeout=seconds) for process in processes]
