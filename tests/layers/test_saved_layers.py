@@ -14,6 +14,7 @@ SYMBOLS = {
     "ids": keras.Input((5,), dtype="int32", name="ids"),
     "lengths": keras.Input((), dtype="int32", name="lengths"),
     "state": keras.Input((3,), name="state"),
+    "numbers": keras.Input((5,), name="numbers"),
 }
 
 
@@ -32,9 +33,13 @@ CALLS = {
     )(x[:, 0], [state], x)[0],
     "AttentionRNN": lambda x, ids: _attending(layers.GRUCell(3), x, ids),
     "FeedForward": lambda x: layers.FeedForward(8, "swiglu")(x),
+    "FilterbankRead": lambda x, numbers: layers.FilterbankRead(3)(x, numbers),
+    "FilterbankWrite": lambda x, numbers: layers.FilterbankWrite(6, 7)(x[:, :4], numbers),
     "GRUCell": lambda x: keras.layers.RNN(layers.GRUCell(3))(x),
+    "GlimpseSensor": lambda x, numbers: layers.GlimpseSensor(2, scales=2)(x, numbers[:, :2]),
     "LSTMCell": lambda x, ids: _attending([layers.LSTMCell(3), keras.layers.GRUCell(2)], x, ids),
     "LengthMask": lambda x, lengths: layers.LengthMask()(x, lengths),
+    "LocationSampler": lambda numbers: layers.LocationSampler(0.1, seed=1)(numbers[:, :2])[0],
     "LuongAttention": lambda x: layers.LuongAttention("scaled")(x, x),
     "Maxout": lambda x: layers.Maxout(2)(x),
     "MultiHeadAttention": lambda x: layers.MultiHeadAttention(2, 4, rotary=True)(x, x),
@@ -71,6 +76,7 @@ def test_every_public_layer_comes_back_bit_for_bit_in_a_fresh_process(tmp_path):
         "ids": np.array([[3, 2, 0, 0, 0], [1, 4, 2, 8, 0]]),
         "lengths": np.array([5, 2]),
         "state": rng.standard_normal((2, 3)).astype("float32"),
+        "numbers": rng.uniform(-0.5, 0.5, (2, 5)).astype("float32"),
     }
     np.savez(tmp_path / "inputs.npz", **arrays)
     expected = {}
