@@ -33,6 +33,8 @@ _TRANSLATIONS = "keras_attn.recipes.translations"
 _RECIPES = {
     "adding": ("keras_attn.recipes.adding", "Adding", ("cell", "length", "units", "seed")),
     "dates": ("keras_attn.recipes.dates", "Dates", ("seed", "training_dates", "units")),
+    "reversal": ("keras_attn.recipes.reversal", "reversal", ("seed",)),
+    "sorting": ("keras_attn.recipes.sorting", "sorting", ("seed",)),
     "translation": (
         _TRANSLATIONS,
         "translation",
