@@ -130,6 +130,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--validation-source", type=_PLACE, help="Text to choose the best model by.")
 @click.option("--validation-target", type=_PLACE, help="Its translation.")
 @click.option("--model", help="Of the translation recipes: rnnsearch or transformer.")
+@click.option("--languages", nargs=2, help="Of Multi30k's raw text: en, de, fr; two of them.")
 @click.option("--vocabulary-size", type=click.IntRange(min=1), help="Subwords to learn.")
 @click.option("--cell", help="Of adding: lstm, lstm-forgetful, peephole, gru or rnn.")
 @click.option("--length", type=click.IntRange(min=2), help="Of the streams of adding.")
@@ -177,7 +178,7 @@ def train(
     """Train RECIPE, or go on with it where it stopped.
 
     RECIPE is dates, translation (your own aligned files), multi30k-rnnsearch, multi30k-transformer,
-    multi30k-pieces (the published subwords) or adding.
+    multi30k-pieces (the published subwords), adding, reversal or sorting.
     """
     settings = {name: value for name, value in settings.items() if value is not None}
     run_path = run_path or Path("runs") / recipe_name

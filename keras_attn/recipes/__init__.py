@@ -43,12 +43,12 @@ _RECIPES = {
     "multi30k-rnnsearch": (
         _TRANSLATIONS,
         "multi30k_rnnsearch",
-        ("vocabulary_size", *_TRAINING, *_RNN_SEARCH),
+        ("languages", "vocabulary_size", *_TRAINING, *_RNN_SEARCH),
     ),
     "multi30k-transformer": (
         _TRANSLATIONS,
         "multi30k_transformer",
-        ("vocabulary_size", *_TRAINING, *_TRANSFORMER),
+        ("languages", "vocabulary_size", *_TRAINING, *_TRANSFORMER),
     ),
     "multi30k-pieces": (
         _TRANSLATIONS,

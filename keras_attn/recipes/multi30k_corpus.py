@@ -2,20 +2,36 @@
 
 from pathlib import Path
 
-from keras_attn.data.multi30k import multi30k_files, multi30k_piece_files
+from keras_attn.data.multi30k import LANGUAGES, multi30k_files, multi30k_piece_files
+from keras_attn.errors import UserError
 
 
 class Multi30kCorpus:
-    """Captions from English to German; the files are looked for when they are asked for."""
+    """Captions from one language to another; the files are looked for when they are asked for.
+
+    Args:
+        source, target: two different ones of `LANGUAGES`.
+
+    Raises:
+        UserError: if they are not.
+    """
+
+    def __init__(self, source: str = "en", target: str = "de"):
+        if source == target or not {source, target} <= set(LANGUAGES):
+            raise UserError(
+                f"The raw text of Multi30k is in {', '.join(LANGUAGES)}; --languages names two of "
+                f"them, that of the source first. Received: {source} {target}."
+            )
+        self._languages = source, target
 
     def training(self) -> tuple[Path, Path]:
-        return multi30k_files("train")
+        return multi30k_files("train", *self._languages)
 
     def validation(self) -> tuple[Path, Path]:
-        return multi30k_files("val")
+        return multi30k_files("val", *self._languages)
 
     def tests(self) -> dict[str, tuple[Path, Path]]:
-        return {"test2016": multi30k_files("test_2016_flickr")}
+        return {"test2016": multi30k_files("test_2016_flickr", *self._languages)}
 
 
 class Multi30kPieceCorpus:

@@ -52,6 +52,7 @@ class Sizes:
     embedding_dim: int
     encoder_units: int
     decoder_units: int
+    attention_units: int
     batch_size: int
     learning_rate: float
     dropout: float = 0.0
@@ -96,7 +97,7 @@ class NumberTask:
             embedding_dim=sizes.embedding_dim,
             encoder_units=sizes.encoder_units,
             decoder_units=sizes.decoder_units,
-            attention_units=sizes.decoder_units,
+            attention_units=sizes.attention_units,
             readout_units=sizes.embedding_dim,
             dropout=sizes.dropout,
         )

@@ -8,7 +8,12 @@ import tensorflow as tf
 from keras_attn.recipes.number_task import NumberTask, Sizes, Task
 
 SIZES = Sizes(
-    embedding_dim=32, encoder_units=64, decoder_units=128, batch_size=128, learning_rate=4e-3
+    embedding_dim=32,
+    encoder_units=64,
+    decoder_units=128,
+    attention_units=128,
+    batch_size=128,
+    learning_rate=4e-3,
 )
 
 

@@ -8,11 +8,23 @@ from keras_attn.recipes.translation_models import ARCHITECTURES, SCHEDULES
 from keras_attn.recipes.translation_subwords import LearnedSubwords, PublishedPieces, Subwords
 
 VOCABULARY_SIZE = 8_000
-MULTI30K_SAMPLES = (
-    "A man in an orange hat starring at something.",
-    "Two dogs are playing in the snow.",
-    "A little girl climbing into a wooden playhouse.",
-)
+SAMPLES = {
+    "en": (
+        "A man in an orange hat starring at something.",
+        "Two dogs are playing in the snow.",
+        "A little girl climbing into a wooden playhouse.",
+    ),
+    "de": (
+        "Ein Mann mit einem orangefarbenen Hut starrt auf etwas.",
+        "Zwei Hunde spielen im Schnee.",
+        "Ein kleines Mädchen klettert in ein Spielhaus aus Holz.",
+    ),
+    "fr": (
+        "Un homme avec un chapeau orange regarde quelque chose.",
+        "Un chien noir et un chien blanc jouent dans la neige.",
+        "Une petite fille grimpe dans une maisonnette en bois.",
+    ),
+}
 PIECE_SAMPLES = (
     "a man in an orange hat star@@ ring at something .",
     "two dogs are playing in the snow .",
@@ -38,12 +50,12 @@ def translation(
 
 
 def multi30k_rnnsearch(**settings) -> Translation:
-    """RNNsearch from English to German on Multi30k's raw text."""
+    """RNNsearch on Multi30k's raw text, from English to German unless `languages` names others."""
     return _multi30k("rnnsearch", settings)
 
 
 def multi30k_transformer(**settings) -> Translation:
-    """The Transformer from English to German on Multi30k's raw text."""
+    """The Transformer on Multi30k's raw text; see `multi30k_rnnsearch`."""
     return _multi30k("transformer", settings)
 
 
@@ -57,9 +69,9 @@ def multi30k_pieces(model: str = "transformer", **options) -> Translation:
 
 def _multi30k(model: str, settings: dict) -> Translation:
     _, subwords, options = _parts(settings)
-    return _recipe(
-        f"multi30k-{model}", Multi30kCorpus(), subwords, model, settings, options, MULTI30K_SAMPLES
-    )
+    source, target = options.pop("languages", ("en", "de"))
+    corpus, samples = Multi30kCorpus(source, target), SAMPLES[source]
+    return _recipe(f"multi30k-{model}", corpus, subwords, model, settings, options, samples)
 
 
 def _parts(settings: dict) -> tuple[str, Subwords, dict]:
