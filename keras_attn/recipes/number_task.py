@@ -21,8 +21,6 @@ from keras_attn.special_tokens import NUMBER_OF_SPECIAL_TOKENS
 from keras_attn.text import PieceTokenizer
 from keras_attn.training import NO_LIMITS, Budget, RunDirectory, ValidationLimits, token_objective
 
-SHORTEST, LONGEST = 5, 15
-"""The lengths of training."""
 MAX_LENGTH = 32
 """The longest sequence that is read; longer ones are cut."""
 
@@ -36,30 +34,40 @@ class Task:
         positions: `positions(source, written)`, from the tokens of both sides to True (T, S) where
             the model ought to look when it writes each.
         lengths: at which the recipe is evaluated.
-        shown_length: at which attention is measured and the controls are run.
+        shown_length: at which attention is measured and shuffled.
+        trained_lengths: the shortest and the longest of training.
     """
 
     answers: Callable[[tf.Tensor], tf.Tensor]
     positions: Callable[[Sequence[str], Sequence[str]], np.ndarray]
     lengths: Sequence[int]
     shown_length: int
+    trained_lengths: tuple[int, int] = (5, 15)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a small `RNNSearch` and its training."""
+    """Of a small `RNNSearch` and its training.
+
+    Args:
+        embedding_dim, encoder_units, decoder_units, attention_units, dropout: of the model.
+        steepness: by how much the first weights of the attention are larger than usual.
+        batch_size: sequences in a batch.
+        learning_rate: the highest.
+    """
 
     embedding_dim: int
     encoder_units: int
     decoder_units: int
     attention_units: int
+    dropout: float
+    steepness: float
     batch_size: int
     learning_rate: float
-    dropout: float = 0.0
 
 
 class NumberTask:
-    """RNNsearch that learns a task on sequences of the numbers 0 to 19, 5 to 15 of them.
+    """RNNsearch that learns a task on sequences of the numbers 0 to 19.
 
     Args:
         name: of the recipe.
@@ -91,7 +99,7 @@ class NumberTask:
     def build(self, run: RunDirectory) -> keras.Model:
         keras.utils.set_random_seed(self.settings["seed"])
         sizes, vocabulary_size = self._sizes, NUMBER_OF_SPECIAL_TOKENS + NUMBERS
-        return RNNSearch(
+        model = RNNSearch(
             vocabulary_size,
             vocabulary_size,
             embedding_dim=sizes.embedding_dim,
@@ -101,6 +109,8 @@ class NumberTask:
             readout_units=sizes.embedding_dim,
             dropout=sizes.dropout,
         )
+        _make_steep(model.decoder.cell.attention, sizes.steepness)
+        return model
 
     def batches(self, run: RunDirectory) -> SeekableBatches:
         seed, answers = self.settings["seed"], self.task.answers
@@ -108,11 +118,12 @@ class NumberTask:
         def pairs(numbers):
             return model_batch(_ids(numbers), _ids(answers(numbers)))
 
-        return number_sequences(SHORTEST, LONGEST, self._sizes.batch_size, seed).mapped(pairs)
+        lengths, batch_size = self.task.trained_lengths, self._sizes.batch_size
+        return number_sequences(*lengths, batch_size, seed).mapped(pairs)
 
     def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
-        lengths = (SHORTEST + 1, (SHORTEST + LONGEST) // 2 + 1, LONGEST + 1)
-        rows = dict.fromkeys(lengths, self._sizes.batch_size)
+        longest = self.task.trained_lengths[1] + 1  # with the end token
+        rows = dict.fromkeys((longest // 2, longest), self._sizes.batch_size)
         return with_fixed_shapes(self.batches(run), rows)
 
     def optimizer(self) -> keras.optimizers.Optimizer:
@@ -133,7 +144,7 @@ class NumberTask:
         self, text_model: TextModel, limits: ValidationLimits = NO_LIMITS
     ) -> dict[str, float]:
         """It takes a second, whatever the limits."""
-        numbers = self.sequences(LONGEST, 500, seed_offset=1)
+        numbers = self.sequences(self.task.trained_lengths[1], 500, seed_offset=1)
         return {"exact_match": self.measured(text_model, numbers)["exact_match"]}
 
     def evaluate(self, text_model: TextModel, count: int = 1_000) -> dict[str, float]:
@@ -178,6 +189,16 @@ class NumberTask:
     def shuffled(self, text_model: TextModel) -> TextModel:
         """The same model with its attention on the wrong positions."""
         return self.text_model(ShuffledAttention(text_model.model), RunDirectory("."))
+
+
+def _make_steep(attention: keras.layers.Layer, factor: float) -> None:
+    """Begin with scores that differ much from position to position.
+
+    A decoder that can tell from a blurred context what to write has no reason to look more sharply,
+    and weights of the usual size begin with a blur.
+    """
+    for weight in (attention.query_kernel, attention.key_kernel, attention.score_vector):
+        weight.assign(factor * weight)
 
 
 def _texts(numbers: np.ndarray) -> list[str]:

@@ -12,6 +12,8 @@ SIZES = Sizes(
     encoder_units=64,
     decoder_units=128,
     attention_units=128,
+    dropout=0.3,
+    steepness=1.0,
     batch_size=128,
     learning_rate=4e-3,
 )

@@ -9,11 +9,13 @@ from keras_attn.recipes.number_task import NumberTask, Sizes, Task
 
 SIZES = Sizes(
     embedding_dim=32,
-    encoder_units=32,
+    encoder_units=64,
     decoder_units=128,
-    attention_units=128,
-    batch_size=128,
-    learning_rate=4e-3,
+    attention_units=256,
+    dropout=0.3,
+    steepness=10.0,
+    batch_size=64,
+    learning_rate=1.5e-3,
 )
 
 
