@@ -41,6 +41,7 @@ BATCH = 100
 WITHIN = 2
 PHRASES = {("fr", "en"): {"chien noir": "black dog", "chemise blanche": "white shirt"}}
 MOST_WORDS = 14  # of a sentence that is drawn
+LEAST_LETTERS = 4  # of words that become one: articles and prepositions are looked at in passing
 
 
 def aligned(text_model, sentences: list[str]) -> list[tuple[list[str], list[str], np.ndarray]]:
@@ -73,7 +74,7 @@ def departures(words) -> dict:
     pairs = Counter(
         f"{plain(source[s])} {plain(source[s + 1])} -> {plain(target[t])}"
         for source, target, alignment in words
-        for t, s in joined(alignment)
+        for t, s in joined_words(source, alignment)
     )
     return {
         "sentences with another order": sum(map(bool, backwards)),
@@ -89,35 +90,48 @@ def phrase_places(source: list[str], phrase: str) -> list[int]:
     return [place for place in range(len(words) - 1) if words[place : place + 2] == pair]
 
 
+def exchanges(example, phrase: str, translation: str) -> bool:
+    """Whether the words of the translated phrase look at those of the phrase in the other order."""
+    source, target, alignment = example
+    return any(
+        alignment[t, s + 1] > alignment[t, s] and alignment[t + 1, s] > alignment[t + 1, s + 1]
+        for s in phrase_places(source, phrase)
+        for t in phrase_places(target, translation)
+    )
+
+
 def exchanged(words, phrase: str, translation: str) -> dict[str, int]:
-    """In how many of the places of a phrase its two words change their order."""
-    found = Counter()
-    for source, target, alignment in words:
-        back = {(s, r) for _, s, r in crossings(alignment)}
-        for place in phrase_places(source, phrase):
-            found["occurrences"] += 1
-            found["the two change places"] += (place + 1, place) in back
-            found[f"the answer has {translation!r}"] += translation in plain(" ".join(target))
-    return dict(found)
+    """How often a phrase of two words occurs, is translated so, and is read in the other order."""
+    having = [example for example in words if phrase_places(example[0], phrase)]
+    translated = [example for example in having if phrase_places(example[1], translation)]
+    return {
+        "sentences with it": len(having),
+        f"answers with {translation!r}": len(translated),
+        "of these read in the other order": sum(
+            exchanges(example, phrase, translation) for example in translated
+        ),
+    }
+
+
+def joined_words(source: list[str], alignment: np.ndarray) -> list[tuple[int, int]]:
+    """Where two longer words of the source become one."""
+    return [
+        (t, s)
+        for t, s in joined(alignment)
+        if min(len(plain(word)) for word in source[s : s + 2]) >= LEAST_LETTERS
+    ]
 
 
 def shown(words, phrases) -> list:
     """Two sentences with another order, the phrases' first, and one in which two become one."""
     short = [example for example in words if len(example[0]) <= MOST_WORDS]
     with_phrase = [
-        next((example for example in short if exchanges(example, phrase)), None)
-        for phrase in phrases
+        next((example for example in short if exchanges(example, *phrase)), None)
+        for phrase in phrases.items()
     ]
-    farthest = sorted(short, key=step_back, reverse=True)
+    farthest = sorted(filter(step_back, short), key=step_back, reverse=True)
     reordered = [example for example in with_phrase if example is not None] + farthest
     return [*reordered[:2], max(short, key=surest_pair)]
-
-
-def exchanges(example, phrase: str) -> bool:
-    """Whether the two words of a phrase that is in the sentence change their order."""
-    source, _, alignment = example
-    back = {(s, r) for _, s, r in crossings(alignment)}
-    return any((place + 1, place) in back for place in phrase_places(source, phrase))
 
 
 def step_back(example) -> int:
@@ -127,8 +141,9 @@ def step_back(example) -> int:
 
 def surest_pair(example) -> float:
     """The weight of the weaker one of two words that become one, the greatest of the sentence."""
-    alignment = example[2]
-    return max((min(alignment[t, s], alignment[t, s + 1]) for t, s in joined(alignment)), default=0)
+    source, _, alignment = example
+    places = joined_words(source, alignment)
+    return max((min(alignment[t, s], alignment[t, s + 1]) for t, s in places), default=0)
 
 
 def plain(words: str) -> str:
