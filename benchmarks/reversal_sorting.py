@@ -84,22 +84,22 @@ def by_length(recipe, text_model, count: int) -> dict[int, dict[str, float]]:
 
 
 def mean_alignment(recipe, text_model, count: int) -> np.ndarray:
-    """The mean over sequences of the shown length: (T, S), the end tokens included.
+    """The mean over answers that are as long as the source: (T, S), the end tokens included.
 
     The columns are put in the order in which the task writes the numbers, of equal ones the first
     first, when that order is not one of places.
     """
-    numbers = recipe.sequences(recipe.task.shown_length, count)
-    order = columns(recipe, numbers)
+    length = recipe.task.shown_length
+    numbers = recipe.sequences(length, count)
     texts = [" ".join(map(str, row)) for row in numbers]
     alignments = [
-        alignment[:, list(columns_of_row)]
-        for (_, target, alignment), columns_of_row in zip(
-            text_model.alignments(texts), order, strict=True
+        alignment[:, order]
+        for (_, target, alignment), order in zip(
+            text_model.alignments(texts), columns(recipe, numbers), strict=True
         )
-        if len(target) == recipe.task.shown_length + 1
+        if len(target) == length + 1
     ]
-    return np.mean(alignments, axis=0)
+    return np.mean(alignments or [np.zeros((length + 1, length + 1))], axis=0)
 
 
 def columns(recipe, numbers: np.ndarray) -> np.ndarray:
