@@ -135,7 +135,8 @@ def plot(alignments: dict[str, np.ndarray], exact: dict[str, dict[str, dict[int,
         axes.set_ylabel("answers without a mistake")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.3)
-    figure.axes[1].legend(frameon=False, fontsize="small")
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     figure.colorbar(image, ax=[figure.axes[0], figure.axes[2]], shrink=0.7, label="weight")
     return figure
 
