@@ -158,7 +158,7 @@ def sentences_of(split: str, languages: tuple[str, str]) -> list[str]:
 def measured(run: RunDirectory) -> tuple[tuple[str, str], dict, list]:
     """The languages of a run, its figures, and the sentences that are drawn."""
     recipe, text_model = load(run)
-    languages = tuple(recipe.settings.get("languages", ("en", "de")))
+    languages = tuple(recipe.settings.get("languages", "en de").split())
     examples = aligned(text_model, sentences_of("test_2016_flickr", languages))
     words = [of_words(*example) for example in examples]
     phrases = PHRASES.get(languages, {})

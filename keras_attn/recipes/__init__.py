@@ -1,92 +1,126 @@
-"""Experiments by name: data, model, optimiser, metrics and signatures together."""
+"""Experiments by name: data, model, optimiser, metrics and signatures together.
+
+A recipe's module, and with it TensorFlow, is imported when the recipe is made; its settings are
+known without.
+"""
 
 import importlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from keras_attn.errors import UserError
+from keras_attn.recipes.settings import require_known, settings_of
 
-_TRAINING = (
-    "dropout",
-    "label_smoothing",
-    "learning_rate",
-    "warmup_steps",
-    "schedule",
-    "batch_tokens",
-    "max_tokens",
-    "seed",
-)
-_RNN_SEARCH = ("embedding_dim", "encoder_units", "decoder_units")
-_TRANSFORMER = (
-    "dim",
-    "num_heads",
-    "intermediate_dim",
-    "encoder_layers",
-    "decoder_layers",
-    "num_key_value_heads",
-    "positions",
-    "normalize_first",
-)
-_FILES = ("source", "target", "validation_source", "validation_target")
+
+@dataclass(frozen=True)
+class _Entry:
+    """Where a recipe lies.
+
+    Attributes:
+        summary: what it is, in a line.
+        settings: the module and the name of its settings dataclass, which imports nothing slow.
+        factory: the module and the name of what makes the recipe from settings.
+    """
+
+    summary: str
+    settings: tuple[str, str]
+    factory: tuple[str, str]
+
+
+_NUMBER_SETTINGS = "keras_attn.recipes.number_settings"
+_TRANSLATION_SETTINGS = "keras_attn.recipes.translation_settings"
 _TRANSLATIONS = "keras_attn.recipes.translations"
 
-# The module, the factory and the settings it takes, looked at before the slow import.
 _RECIPES = {
-    "adding": ("keras_attn.recipes.adding", "Adding", ("cell", "length", "units", "seed")),
-    "dates": ("keras_attn.recipes.dates", "Dates", ("seed", "training_dates", "units")),
-    "reversal": ("keras_attn.recipes.reversal", "reversal", ("seed",)),
-    "sorting": ("keras_attn.recipes.sorting", "sorting", ("seed",)),
-    "translation": (
-        _TRANSLATIONS,
-        "translation",
-        (*_FILES, "model", "vocabulary_size", *_TRAINING, *_RNN_SEARCH, *_TRANSFORMER),
+    "adding": _Entry(
+        "Two marked numbers of a long stream are added.",
+        ("keras_attn.recipes.adding_settings", "AddingSettings"),
+        ("keras_attn.recipes.adding", "Adding"),
     ),
-    "multi30k-rnnsearch": (
-        _TRANSLATIONS,
-        "multi30k_rnnsearch",
-        ("languages", "vocabulary_size", *_TRAINING, *_RNN_SEARCH),
+    "dates": _Entry(
+        "Human dates in four languages become ISO 8601.",
+        ("keras_attn.recipes.dates_settings", "DatesSettings"),
+        ("keras_attn.recipes.dates", "Dates"),
     ),
-    "multi30k-transformer": (
-        _TRANSLATIONS,
-        "multi30k_transformer",
-        ("languages", "vocabulary_size", *_TRAINING, *_TRANSFORMER),
+    "reversal": _Entry(
+        "Numbers are written backwards.",
+        (_NUMBER_SETTINGS, "ReversalSettings"),
+        ("keras_attn.recipes.reversal", "reversal"),
     ),
-    "multi30k-pieces": (
-        _TRANSLATIONS,
-        "multi30k_pieces",
-        ("model", *_TRAINING, *_RNN_SEARCH, *_TRANSFORMER),
+    "sorting": _Entry(
+        "Numbers are written in their order.",
+        (_NUMBER_SETTINGS, "SortingSettings"),
+        ("keras_attn.recipes.sorting", "sorting"),
+    ),
+    "translation": _Entry(
+        "Your own pairs of texts are translated.",
+        (_TRANSLATION_SETTINGS, "TranslationSettings"),
+        (_TRANSLATIONS, "translation"),
+    ),
+    "multi30k-rnnsearch": _Entry(
+        "Captions from one language to another, by RNNsearch.",
+        (_TRANSLATION_SETTINGS, "Multi30kRNNSearchSettings"),
+        (_TRANSLATIONS, "multi30k_rnnsearch"),
+    ),
+    "multi30k-transformer": _Entry(
+        "Captions from one language to another, by a Transformer.",
+        (_TRANSLATION_SETTINGS, "Multi30kTransformerSettings"),
+        (_TRANSLATIONS, "multi30k_transformer"),
+    ),
+    "multi30k-pieces": _Entry(
+        "The same captions in published subwords.",
+        (_TRANSLATION_SETTINGS, "PiecesSettings"),
+        (_TRANSLATIONS, "multi30k_pieces"),
     ),
 }
 
 NAMES = tuple(_RECIPES)
 
 
+def summary(name: str) -> str:
+    """What a recipe is, in a line."""
+    return _entry(name).summary
+
+
+def settings_class(name: str) -> type:
+    """The dataclass of a recipe's settings.
+
+    Raises:
+        UserError: if there is no recipe of that name.
+
+    Example:
+        >>> settings_class("adding")().units
+        64
+    """
+    return _imported(_entry(name).settings)
+
+
 def require_recipe(name: str, settings: Iterable[str] = ()) -> None:
     """Raise `UserError` unless there is a recipe of that name which takes these settings."""
-    if name not in _RECIPES:
-        raise UserError(f"There is no recipe {name!r}; there are {', '.join(NAMES)}.")
-    taken = _RECIPES[name][2]
-    for setting in settings:
-        if setting not in taken:
-            raise UserError(
-                f"The recipe {name} takes no {_flag(setting)}; it takes "
-                f"{', '.join(map(_flag, taken))}."
-            )
+    require_known(settings, settings_of(settings_class(name)), f"The recipe {name}")
 
 
 def make_recipe(name: str, **settings):
     """The recipe of that name with these settings.
 
     Raises:
-        UserError: if there is no recipe of that name, or it does not take a setting.
+        UserError: if there is no recipe of that name, it does not take a setting, or a value does
+            not fit.
 
     Example:
         >>> make_recipe("dates", seed=3).settings["seed"]
         3
     """
     require_recipe(name, settings)
-    module, factory, _ = _RECIPES[name]
-    return getattr(importlib.import_module(module), factory)(**settings)
+    return _imported(_entry(name).factory)(**settings)
 
 
-def _flag(setting: str) -> str:
-    return "--" + setting.replace("_", "-")
+def _entry(name: str) -> _Entry:
+    if name not in _RECIPES:
+        raise UserError(f"There is no recipe {name!r}; there are {', '.join(NAMES)}.")
+    return _RECIPES[name]
+
+
+def _imported(place: tuple[str, str]):
+    module, name = place
+    return getattr(importlib.import_module(module), name)

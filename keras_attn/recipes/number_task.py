@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import keras
 import numpy as np
@@ -16,6 +16,11 @@ from keras_attn.data.number_sequences import NUMBERS, number_sequences
 from keras_attn.data.seekable import SeekableBatches
 from keras_attn.data.sequence_pairs import ended, model_batch
 from keras_attn.models import RNNSearch
+from keras_attn.recipes.number_settings import (
+    NumberSettings,
+    ReversalSettings,
+    SortingSettings,
+)
 from keras_attn.serving.text_model import TextModel
 from keras_attn.special_tokens import NUMBER_OF_SPECIAL_TOKENS
 from keras_attn.text import PieceTokenizer
@@ -45,50 +50,36 @@ class Task:
     trained_lengths: tuple[int, int] = (5, 15)
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Of a small `RNNSearch` and its training.
-
-    Args:
-        embedding_dim, encoder_units, decoder_units, attention_units, dropout: of the model.
-        steepness: by how much the first weights of the attention are larger than usual.
-        batch_size: sequences in a batch.
-        learning_rate: the highest.
-    """
-
-    embedding_dim: int
-    encoder_units: int
-    decoder_units: int
-    attention_units: int
-    dropout: float
-    steepness: float
-    batch_size: int
-    learning_rate: float
-
-
 class NumberTask:
     """RNNsearch that learns a task on sequences of the numbers 0 to 19.
 
     Args:
         name: of the recipe.
         task: what is learned.
-        sizes: of the model and its training.
-        settings: what makes two runs different: the arguments of the recipe.
+        settings: of the model and its training.
         samples: sequences worth showing.
     """
 
-    budget = Budget(minutes=5)
-    clip_norm = 1.0
-    validations = 5
+    budget = Budget(minutes=NumberSettings.default_minutes)
     averaged = 0
     prepared_files = ()
+    vocabulary_files = ()
+    test_data = "1,000 sequences of each length that were drawn for this alone."
 
-    def __init__(self, name: str, task: Task, sizes: Sizes, settings: dict, samples: Sequence[str]):
+    def __init__(
+        self,
+        name: str,
+        task: Task,
+        settings: ReversalSettings | SortingSettings,
+        samples: Sequence[str],
+    ):
         self.name = name
         self.task = task
-        self.settings = settings
+        self.settings = asdict(settings)
         self.samples = samples
-        self._sizes = sizes
+        self.clip_norm = settings.clip_norm
+        self.validations = settings.validations
+        self._settings = settings
 
     def packages(self, run: RunDirectory) -> Sequence[str]:
         return ()
@@ -97,41 +88,41 @@ class NumberTask:
         """Nothing: the data are made as they are needed."""
 
     def build(self, run: RunDirectory) -> keras.Model:
-        keras.utils.set_random_seed(self.settings["seed"])
-        sizes, vocabulary_size = self._sizes, NUMBER_OF_SPECIAL_TOKENS + NUMBERS
+        keras.utils.set_random_seed(self._settings.seed)
+        settings, vocabulary_size = self._settings, NUMBER_OF_SPECIAL_TOKENS + NUMBERS
         model = RNNSearch(
             vocabulary_size,
             vocabulary_size,
-            embedding_dim=sizes.embedding_dim,
-            encoder_units=sizes.encoder_units,
-            decoder_units=sizes.decoder_units,
-            attention_units=sizes.attention_units,
-            readout_units=sizes.embedding_dim,
-            dropout=sizes.dropout,
+            embedding_dim=settings.embedding_dim,
+            encoder_units=settings.encoder_units,
+            decoder_units=settings.decoder_units,
+            attention_units=settings.attention_units,
+            readout_units=settings.embedding_dim,
+            dropout=settings.dropout,
         )
-        _make_steep(model.decoder.cell.attention, sizes.steepness)
+        _make_steep(model.decoder.cell.attention, settings.steepness)
         return model
 
     def batches(self, run: RunDirectory) -> SeekableBatches:
-        seed, answers = self.settings["seed"], self.task.answers
+        seed, answers = self._settings.seed, self.task.answers
 
         def pairs(numbers):
             return model_batch(_ids(numbers), _ids(answers(numbers)))
 
-        lengths, batch_size = self.task.trained_lengths, self._sizes.batch_size
+        lengths, batch_size = self.task.trained_lengths, self._settings.batch_size
         return number_sequences(*lengths, batch_size, seed).mapped(pairs)
 
     def fixed_batches(self, run: RunDirectory) -> SeekableBatches:
         longest = self.task.trained_lengths[1] + 1  # with the end token
-        rows = dict.fromkeys((longest // 2, longest), self._sizes.batch_size)
+        rows = dict.fromkeys((longest // 2, longest), self._settings.batch_size)
         return with_fixed_shapes(self.batches(run), rows)
 
     def optimizer(self) -> keras.optimizers.Optimizer:
         return keras.optimizers.Adam()
 
     def learning_rate(self, used: float, step: int) -> float:
-        peak = self._sizes.learning_rate * min(1.0, (step + 1) / 200)
-        return peak * (1 + math.cos(math.pi * used)) / 2
+        peak, warmed_up = self._settings.learning_rate, (step + 1) / self._settings.warmup_steps
+        return peak * min(1.0, warmed_up) * (1 + math.cos(math.pi * used)) / 2
 
     def objective(self) -> Callable:
         return token_objective()
@@ -144,8 +135,19 @@ class NumberTask:
         self, text_model: TextModel, limits: ValidationLimits = NO_LIMITS
     ) -> dict[str, float]:
         """It takes a second, whatever the limits."""
+        texts, references = self.validation_texts()
+        return self.score(list(text_model.answer(texts, 500)), references)
+
+    def score(self, answers: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """The share of answers that are right as a whole."""
+        pairs = zip(answers, references, strict=True)
+        right = sum(answer.split() == reference.split() for answer, reference in pairs)
+        return {"exact_match": right / len(references)}
+
+    def validation_texts(self, count: int | None = None) -> tuple[Sequence[str], Sequence[str]]:
+        """Sequences of the greatest length of training, and what is to be written for them."""
         numbers = self.sequences(self.task.trained_lengths[1], 500, seed_offset=1)
-        return {"exact_match": self.measured(text_model, numbers)["exact_match"]}
+        return _texts(numbers)[:count], _texts(self.task.answers(numbers).numpy())[:count]
 
     def evaluate(self, text_model: TextModel, count: int = 1_000) -> dict[str, float]:
         """The share of sequences whose whole answer is right, by length, and where it looked.
@@ -168,7 +170,7 @@ class NumberTask:
 
     def sequences(self, length: int, count: int, seed_offset: int = 2) -> np.ndarray:
         """So many sequences of one length that training does not draw: (count, length)."""
-        seed = self.settings["seed"] + seed_offset
+        seed = self._settings.seed + seed_offset
         return next(number_sequences(length, length, count, seed).as_numpy_iterator())
 
     def measured(self, text_model: TextModel, numbers: np.ndarray) -> dict[str, float]:

@@ -5,25 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.recipes.number_task import NumberTask, Sizes, Task
-
-SIZES = Sizes(
-    embedding_dim=32,
-    encoder_units=64,
-    decoder_units=128,
-    attention_units=128,
-    dropout=0.3,
-    steepness=1.0,
-    batch_size=128,
-    learning_rate=4e-3,
-)
+from keras_attn.recipes.number_settings import ReversalSettings
+from keras_attn.recipes.number_task import NumberTask, Task
+from keras_attn.recipes.settings import made
 
 
-def reversal(seed: int = 1) -> NumberTask:
-    """RNNsearch that writes a sequence backwards; nobody tells it where to look."""
+def reversal(**settings) -> NumberTask:
+    """RNNsearch that writes a sequence backwards; nobody tells it where to look.
+
+    The settings are those of `ReversalSettings`.
+    """
     task = Task(_backwards, anti_diagonal, lengths=range(5, 21), shown_length=15)
     samples = ("3 1 4 1 5 9 2 6", "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14", "7 7 7 3 7 7")
-    return NumberTask("reversal", task, SIZES, {"seed": seed}, samples)
+    own = made(ReversalSettings, settings, "The recipe reversal")
+    return NumberTask("reversal", task, own, samples)
 
 
 def anti_diagonal(source: Sequence[str], written: Sequence[str]) -> np.ndarray:

@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from keras_attn.errors import UserError
 from keras_attn.paths import path_of
-from keras_attn.recipes import make_recipe
+from keras_attn.recipes import NAMES, make_recipe
 from keras_attn.recipes.packages import require_packages
-from keras_attn.recipes.recipe import Recipe
-from keras_attn.serving.text_model import TextModel
+from keras_attn.recipes.recipe import AnsweringModel, Recipe
+from keras_attn.recipes.starting import best_checkpoint, take_vocabulary, take_weights
 from keras_attn.training import (
     Budget,
     KeepCheckpoints,
@@ -48,6 +48,18 @@ class _Options:
     every_steps: int | None
     patience: int | None
     tensorboard: Path | None
+    init_from: RunDirectory | None
+
+    @property
+    def notes(self) -> dict:
+        """What the run keeps, so that it can go on without being told again."""
+        ends = {
+            "steps": self.budget.steps,
+            "minutes": self.budget.minutes,
+            "patience": self.patience,
+        }
+        begun = {} if self.init_from is None else {"init_from": str(self.init_from.path.absolute())}
+        return {"ends": ends, **begun}
 
 
 def train(
@@ -58,6 +70,8 @@ def train(
     every_steps: int | None = None,
     patience: int | None = None,
     tensorboard: Path | None = None,
+    *,
+    init_from: RunDirectory | None = None,
 ) -> int | None:
     """Train a recipe until its budget is used up, from its last checkpoint if there is one.
 
@@ -75,18 +89,20 @@ def train(
         every_steps: the most steps between two checkpoints; by default a minute goes by.
         patience: training ends early after so many validations without a better one.
         tensorboard: directory of the curves for TensorBoard; none are written if not given.
+        init_from: another run, whose best weights and whose vocabulary this one begins with.
 
     Returns:
         The number of the signal that ended the training, or None.
 
     Raises:
         UserError: if the directory belongs to another recipe or other settings or is in use by
-            another process, a package is missing or the disk too full, or a worker is lost.
+            another process, a package is missing or the disk too full, a worker is lost, or the
+            weights of the other run do not fit.
     """
     strategy = strategy or make_strategy("none")
     workers = Workers(strategy)
     with workers.together():
-        options = _Options(budget, strategy, every_steps, patience, tensorboard)
+        options = _Options(budget, strategy, every_steps, patience, tensorboard, init_from)
         return _train(recipe, run, workers, options)
 
 
@@ -95,10 +111,17 @@ def _train(recipe, run, workers, options) -> int | None:
     own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
     require_packages(recipe.packages(own), f"The recipe {recipe.name}")
     with own.locked():
-        _prepare(recipe, own)
+        _prepare(recipe, own, options)
         with options.strategy.scope():
             model, optimizer = recipe.build(own), recipe.optimizer()
             optimizer.build(model.trainable_variables)
+        if options.init_from and workers.is_chief and not _has_begun(run):
+            try:
+                take_weights(options.init_from, model, recipe)
+            except UserError:
+                own.forget(recipe.prepared_files)  # nothing was learned here yet
+                raise
+            run.log(f"Beginning with the weights of {options.init_from.path}")
         progress = resume(run, model, optimizer, workers=workers, report=run.log)
         is_trained = _is_trained(progress, options)
         if not is_trained:
@@ -206,7 +229,7 @@ def _shown_and_kept(
     return [bar, KeepHistory(run), *curves, *averaging, keeping]
 
 
-def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, TextModel]:
+def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, AnsweringModel]:
     """The recipe of a run directory and its trained model.
 
     Of the best checkpoint and the average of the last ones it is the one with the better
@@ -221,13 +244,9 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
             f"{run.path} is a run of the recipe {description['recipe']!r}, not of {recipe_name!r}."
         )
     recipe = make_recipe(description["recipe"], **description["settings"])
-    checkpoints = [path for path in (run.average_checkpoint, run.best_checkpoint) if path.exists()]
-    unvalidated = [path for path in (run.last_checkpoint, run.previous_checkpoint) if path.exists()]
-    if not checkpoints and not unvalidated:
-        raise UserError(f"{run.path} has no checkpoint yet; train first.")
+    checkpoint = best_checkpoint(run)
     model = recipe.build(run)
-    scores = {path: load_checkpoint(path, model)["best"] for path in checkpoints}
-    load_checkpoint(max(scores, key=scores.get) if scores else unvalidated[0], model)
+    load_checkpoint(checkpoint, model)
     return recipe, recipe.text_model(model, run)
 
 
@@ -265,13 +284,41 @@ def _state_at_end(run: RunDirectory) -> dict:
         return {}
 
 
-def _prepare(recipe: Recipe, run: RunDirectory) -> None:
+def _has_begun(run: RunDirectory) -> bool:
+    return run.last_checkpoint.exists() or run.previous_checkpoint.exists()
+
+
+def _prepare(recipe: Recipe, run: RunDirectory, options: _Options) -> None:
     """Claim the directory and prepare it; a new one whose data are no good is given back."""
     is_new = not run.exists
-    run.begin(recipe.name, recipe.settings)
+    if not is_new:
+        _require_same_beginning(run, options)
+    run.begin(
+        recipe.name,
+        recipe.settings,
+        notes=options.notes,
+        completed=functools.partial(_completed, recipe.name),
+    )
     try:
+        if options.init_from:
+            take_vocabulary(options.init_from, run, recipe)
         recipe.prepare(run)
     except UserError:
         if is_new:
             run.forget(recipe.prepared_files)
         raise
+
+
+def _completed(name: str, settings: dict) -> dict:
+    """The settings of a run with those that were no settings yet when it began."""
+    return make_recipe(name, **settings).settings if name in NAMES else settings
+
+
+def _require_same_beginning(run: RunDirectory, options: _Options) -> None:
+    asked = options.notes.get("init_from")
+    found = run.description().get("init_from")
+    if asked is not None and asked != found:
+        begun = f"with the weights of {found}" if found else "with weights of its own"
+        raise UserError(
+            f"{run.path} began {begun}, and --init-from is {asked}; choose another directory."
+        )

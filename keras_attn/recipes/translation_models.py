@@ -1,18 +1,18 @@
-"""The models of the translation recipes, and how each is trained."""
+"""The models of the translation recipes, and how each is built from its settings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import keras
 
 from keras_attn.models import RNNSearch, Transformer
+from keras_attn.recipes.translation_settings import MODELS
 from keras_attn.training import warmed_up_then_inverse_square_root, warmed_up_then_linear
 
 SCHEDULES = {
     "linear": warmed_up_then_linear,
     "inverse_square_root": warmed_up_then_inverse_square_root,
 }
-_COMMON = {"label_smoothing": 0.1, "schedule": "linear", "max_tokens": 128, "seed": 1}
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,10 @@ class Architecture:
     Args:
         build: `build(vocabulary_size, options) -> model`, untrained.
         defaults: of the options.
-        clip_norm: largest norm of the gradient.
-        averaged: how many checkpoints are averaged at the end, 0 for none.
     """
 
     build: Callable[[int, dict], keras.Model]
     defaults: dict
-    clip_norm: float
-    averaged: int
 
 
 def _rnn_search(vocabulary_size: int, options: dict) -> keras.Model:
@@ -64,42 +60,8 @@ def _transformer(vocabulary_size: int, options: dict) -> keras.Model:
     )
 
 
+_BUILDERS = {"rnnsearch": _rnn_search, "transformer": _transformer}
+
 ARCHITECTURES = {
-    "rnnsearch": Architecture(
-        _rnn_search,
-        {
-            "embedding_dim": 128,
-            "encoder_units": 128,
-            "decoder_units": 256,
-            "dropout": 0.2,
-            "learning_rate": 2e-3,
-            "warmup_steps": 200,
-            "batch_tokens": 512,
-            **_COMMON,
-        },
-        clip_norm=1.0,
-        averaged=0,
-    ),
-    # The sizes are those of Wu et al. 2021, the smallest Transformer for the 29,000 pairs of
-    # Multi30k; pre-norm and the higher rate make up for a short training.
-    "transformer": Architecture(
-        _transformer,
-        {
-            "dim": 128,
-            "num_heads": 4,
-            "intermediate_dim": 256,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "num_key_value_heads": None,
-            "positions": "sinusoidal",
-            "normalize_first": True,
-            "dropout": 0.3,
-            "learning_rate": 3e-3,
-            "warmup_steps": 500,
-            "batch_tokens": 2_400,
-            **_COMMON,
-        },
-        clip_norm=1.0,
-        averaged=10,
-    ),
+    name: Architecture(_BUILDERS[name], asdict(settings())) for name, settings in MODELS.items()
 }

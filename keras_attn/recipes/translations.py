@@ -1,14 +1,26 @@
 """The translation recipes by name: their corpora, their models and what a person may set."""
 
-from keras_attn.errors import UserError
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
 from keras_attn.recipes.file_corpus import FileCorpus
 from keras_attn.recipes.multi30k_corpus import Multi30kCorpus, Multi30kPieceCorpus
+from keras_attn.recipes.settings import made
 from keras_attn.recipes.translation import Corpus, Translation
-from keras_attn.recipes.translation_models import ARCHITECTURES, SCHEDULES
+from keras_attn.recipes.translation_models import ARCHITECTURES
+from keras_attn.recipes.translation_settings import (
+    PIECES_DEFAULTS,
+    Files,
+    Multi30kRNNSearchSettings,
+    Multi30kTransformerSettings,
+    PiecesSettings,
+    TranslationSettings,
+    of_model,
+)
 from keras_attn.recipes.translation_subwords import LearnedSubwords, PublishedPieces, Subwords
 
-VOCABULARY_SIZE = 8_000
-SAMPLES = {
+MULTI30K_SAMPLES = {
     "en": (
         "A man in an orange hat starring at something.",
         "Two dogs are playing in the snow.",
@@ -30,72 +42,79 @@ PIECE_SAMPLES = (
     "two dogs are playing in the snow .",
     "a little girl climbing into a wooden play@@ house .",
 )
+_CHOSEN_BY = (
+    "the validation text, by which the best checkpoint was chosen, so that these scores flatter "
+    "the model; give text that it never saw as --source and --target."
+)
+_TEST2016 = "the test set of 2016, which is neither in the training nor in the validation text."
 
 
-def translation(
-    source: str | None = None,
-    target: str | None = None,
-    validation_source: str | None = None,
-    validation_target: str | None = None,
-    **settings,
-) -> Translation:
-    """The user's own aligned files; `model` names one of `ARCHITECTURES`, by default rnnsearch.
-
-    The other settings are `vocabulary_size` and the options of the model.
-    """
-    corpus = FileCorpus(source, target, validation_source, validation_target)
-    model, subwords, options = _parts(settings)
-    settings = {**corpus.settings, **settings}
-    return _recipe("translation", corpus, subwords, model, settings, options)
+def translation(**settings) -> Translation:
+    """The user's own pairs; the settings are those of `TranslationSettings`."""
+    given = asdict(made(TranslationSettings, settings, "The recipe translation"))
+    files = {each.name: given.pop(each.name) for each in fields(Files)}
+    corpus = FileCorpus(**files)
+    subwords = LearnedSubwords(given["vocabulary_size"])
+    own = {**corpus.settings, "vocabulary_size": given.pop("vocabulary_size")}
+    return _recipe("translation", corpus, subwords, given, own, test_data=_CHOSEN_BY)
 
 
 def multi30k_rnnsearch(**settings) -> Translation:
-    """RNNsearch on Multi30k's raw text, from English to German unless `languages` names others."""
-    return _multi30k("rnnsearch", settings)
+    """RNNsearch on Multi30k's raw text."""
+    return _multi30k("rnnsearch", Multi30kRNNSearchSettings, settings)
 
 
 def multi30k_transformer(**settings) -> Translation:
-    """The Transformer on Multi30k's raw text; see `multi30k_rnnsearch`."""
-    return _multi30k("transformer", settings)
+    """The Transformer on Multi30k's raw text."""
+    return _multi30k("transformer", Multi30kTransformerSettings, settings)
 
 
-def multi30k_pieces(model: str = "transformer", **options) -> Translation:
+def multi30k_pieces(**settings) -> Translation:
     """English to German on Multi30k in the pieces of Wu et al. 2021, for their published scores."""
-    name, settings = "multi30k-pieces", {"model": model, **options}
-    options = {"max_tokens": 64, **options}  # the longest sentence has 52
+    name = "multi30k-pieces"
+    given = asdict(made(PiecesSettings, settings, f"The recipe {name}"))
     corpus, subwords = Multi30kPieceCorpus(), PublishedPieces()
-    return _recipe(name, corpus, subwords, model, settings, options, PIECE_SAMPLES)
+    return _recipe(name, corpus, subwords, given, {}, PIECES_DEFAULTS, samples=PIECE_SAMPLES)
 
 
-def _multi30k(model: str, settings: dict) -> Translation:
-    _, subwords, options = _parts(settings)
-    source, target = options.pop("languages", ("en", "de"))
-    corpus, samples = Multi30kCorpus(source, target), SAMPLES[source]
-    return _recipe(f"multi30k-{model}", corpus, subwords, model, settings, options, samples)
-
-
-def _parts(settings: dict) -> tuple[str, Subwords, dict]:
-    """The model, the subwords and the model's options."""
-    options = dict(settings)
-    model = options.pop("model", "rnnsearch")
-    return model, LearnedSubwords(options.pop("vocabulary_size", VOCABULARY_SIZE)), options
+def _multi30k(model: str, kind: type, settings: dict) -> Translation:
+    name = f"multi30k-{model}"
+    given = asdict(made(kind, settings, f"The recipe {name}"))
+    size, languages = given.pop("vocabulary_size"), given.pop("languages")
+    source, target = languages.split()
+    return Translation(
+        name,
+        Multi30kCorpus(source, target),
+        LearnedSubwords(size),
+        ARCHITECTURES[model].build,
+        settings={"languages": languages, "vocabulary_size": size, **given},
+        options=given,
+        samples=MULTI30K_SAMPLES[source],
+        test_data=_TEST2016,
+    )
 
 
 def _recipe(
     name: str,
     corpus: Corpus,
     subwords: Subwords,
-    model: str,
-    settings: dict,
-    options: dict,
+    given: Mapping[str, Any],
+    own: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
     samples: tuple[str, ...] = (),
+    test_data: str = _TEST2016,
 ) -> Translation:
-    if model not in ARCHITECTURES:
-        raise UserError(f"There is no model {model!r}; there are {', '.join(ARCHITECTURES)}.")
-    architecture = ARCHITECTURES[model]
-    for option in options:
-        if option not in architecture.defaults:
-            raise UserError(f"The model {model} takes no --{option.replace('_', '-')}.")
-    if (schedule := options.get("schedule", "linear")) not in SCHEDULES:
-        raise UserError(f"There is no schedule {schedule!r}; there are {', '.join(SCHEDULES)}.")
-    return Translation(name, corpus, subwords, architecture, settings, options, samples)
+    """A recipe with the model that was given, its settings filled up with that model's own."""
+    given = dict(given)
+    model = given.pop("model")
+    options = of_model(model, given, defaults or {})
+    return Translation(
+        name,
+        corpus,
+        subwords,
+        ARCHITECTURES[model].build,
+        settings={**own, "model": model, **options},
+        options=options,
+        samples=samples,
+        test_data=test_data,
+    )

@@ -55,6 +55,35 @@ def learn_subwords(
         >>> SubwordTokenizer(model).split(tf.constant(["a man"])).to_list()
         [['▁a', '▁man']]
     """
+    model = learn_at_most_subwords(lines, vocabulary_size, sample_lines)
+    reached = SubwordTokenizer(model).vocabulary_size
+    if reached < vocabulary_size:
+        raise UserError(
+            f"The text allows a vocabulary of at most {reached} subwords, {vocabulary_size} were "
+            "asked for; ask for fewer or give more text."
+        )
+    return model
+
+
+def learn_at_most_subwords(
+    lines: Iterable[str | None], vocabulary_size: int, sample_lines: int = 1_000_000
+) -> bytes:
+    """As `learn_subwords`, but of a text with too few different words a smaller vocabulary.
+
+    Args:
+        lines: of text; read once.
+        vocabulary_size: how many ids there are at most, special tokens and bytes included.
+        sample_lines: how many lines are learned from at most.
+
+    Raises:
+        UserError: if SentencePiece is not installed, there is no line to learn from, or the text
+            has too many different characters for the vocabulary.
+
+    Example:
+        >>> model = learn_at_most_subwords(["a man and a dog"], 8_000)
+        >>> SubwordTokenizer(model).vocabulary_size < 300
+        True
+    """
     sentencepiece = _import_sentencepiece()
     unused = Counter()
     sample, model = _sample(_useful(lines, unused), sample_lines), io.BytesIO()
@@ -75,12 +104,6 @@ def learn_subwords(
         )
     except RuntimeError as error:
         raise UserError(_explanation(str(error), vocabulary_size)) from error
-    reached = SubwordTokenizer(model.getvalue()).vocabulary_size
-    if reached < vocabulary_size:
-        raise UserError(
-            f"The text allows a vocabulary of at most {reached} subwords, {vocabulary_size} were "
-            "asked for; ask for fewer or give more text."
-        )
     return model.getvalue()
 
 

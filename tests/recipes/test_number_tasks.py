@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.recipes import make_recipe
+from keras_attn.recipes.number_settings import ReversalSettings
 from keras_attn.recipes.number_task import NumberTask
-from keras_attn.recipes.reversal import SIZES, anti_diagonal
+from keras_attn.recipes.reversal import anti_diagonal
 from keras_attn.recipes.sorting import same_value
 from keras_attn.training import RunDirectory, fit
 
@@ -70,10 +71,8 @@ def test_an_answer_is_right_only_as_a_whole_and_its_end_token_counts_for_no_atte
 def test_a_small_model_learns_where_to_look_and_fails_if_it_gets_another_place(tmp_path):
     usual, nowhere = make_recipe("reversal"), RunDirectory(tmp_path)
     task = dataclasses.replace(usual.task, lengths=(3,), shown_length=3, trained_lengths=(2, 3))
-    sizes = dataclasses.replace(
-        SIZES, encoder_units=24, decoder_units=32, attention_units=32, dropout=0.0
-    )
-    recipe = NumberTask("reversal", task, sizes, {"seed": 1}, ())
+    settings = ReversalSettings(encoder_units=24, decoder_units=32, attention_units=32, dropout=0.0)
+    recipe = NumberTask("reversal", task, settings, ())
     model = recipe.build(nowhere)
     fit(
         model,
