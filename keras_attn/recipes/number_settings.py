@@ -14,7 +14,6 @@ class NumberSettings:
     default_minutes: ClassVar[float | None] = 5
 
     embedding_dim: int = setting(32, "Of the embedded numbers and the readout.", minimum=1)
-    encoder_units: int = setting(64, "Of each direction of the encoder.", minimum=1)
     decoder_units: int = setting(128, "Of the decoder.", minimum=1)
     dropout: float = setting(0.3, "Share of values dropped in training.", minimum=0, below=1)
     warmup_steps: int = setting(200, "Steps until the peak.", minimum=1)
@@ -27,6 +26,7 @@ class NumberSettings:
 class ReversalSettings(NumberSettings):
     """RNNsearch learns to write sequences of numbers backwards, and where to look meanwhile."""
 
+    encoder_units: int = setting(128, "Of each direction of the encoder.", minimum=1)
     attention_units: int = setting(128, "Of the attention.", minimum=1)
     steepness: float = setting(
         1.0, "How many times as large as usual the attention's first weights are.", above=0
@@ -39,6 +39,7 @@ class ReversalSettings(NumberSettings):
 class SortingSettings(NumberSettings):
     """RNNsearch learns to write sequences of numbers in order, and where to look meanwhile."""
 
+    encoder_units: int = setting(64, "Of each direction of the encoder.", minimum=1)
     attention_units: int = setting(256, "Of the attention.", minimum=1)
     steepness: float = setting(
         10.0, "How many times as large as usual the attention's first weights are.", above=0
