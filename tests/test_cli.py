@@ -119,7 +119,7 @@ def test_a_run_of_another_recipe_is_one_sentence(dates_run):
 
 
 def test_a_run_of_other_settings_is_one_sentence(dates_run):
-    result = _run("train", "dates", "--run", dates_run.path, "--steps", "7")
+    result = _run("train", "dates", "--run", dates_run.path, "--training-dates", "7")
     _assert_one_sentence(result, "other settings", "training_dates")
 
 

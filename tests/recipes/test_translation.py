@@ -288,8 +288,8 @@ def test_tokenize_prints_pieces_and_merges(run):
 
 def test_other_settings_are_refused(run, settings):
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    other = _run("train", "translation", "--run", run.path, *flags)
-    assert "other settings (batch_tokens 600 there, None now" in _one_sentence(other)
+    other = _run("train", "translation", "--run", run.path, *flags, "--batch-tokens", 512)
+    assert "other settings (batch_tokens 600 there, 512 now" in _one_sentence(other)
 
 
 @pytest.mark.parametrize(
