@@ -182,9 +182,6 @@ def test_the_numbers_of_a_default_run_are_those_of_before():
     rate = make_recipe("dates").learning_rate
     assert [rate(0.0, 0), rate(0.0, 99), rate(0.5, 500)] == pytest.approx([6e-5, 6e-3, 3e-3])
     transformer = make_recipe("multi30k-transformer")
-    assert (transformer.averaged, transformer.validations, transformer.budget.minutes) == (
-        10,
-        10,
-        25,
-    )
+    assert (transformer.averaged, transformer.validations) == (10, 10)
+    assert transformer.budget.minutes == 25
     assert transformer.learning_rate(0.0, 499) == pytest.approx(3e-3)

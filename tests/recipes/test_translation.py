@@ -1,6 +1,7 @@
 """The translation recipe on a corpus of a few lines: numbers in words to digits."""
 
 import random
+import re
 import shutil
 
 import numpy as np
@@ -180,6 +181,59 @@ def test_heads_are_scored_and_drawn_on_the_command_line(transformer_run, run, tm
     ]
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "without heads" in _one_sentence(_run("heads", "--run", run.path))
+
+
+def test_heads_that_cannot_be_drawn_are_not_printed_either(transformer_run, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    options = ["--sentences", 5, "--output", tmp_path / "file" / "heads.png", "one two"]
+    failed = _run("heads", "--run", transformer_run.path, *options)
+    assert "Cannot write" in _one_sentence(failed)
+    assert failed.stdout == ""
+
+
+def test_a_plot_without_texts_draws_the_first_validation_sentences(run, settings, tmp_path):
+    picture, given = tmp_path / "plot.svg", tmp_path / "given.svg"
+    drawn = _run("plot", "--run", run.path, "--output", picture)
+    assert drawn.exit_code == 0, drawn.output
+    first = settings["validation_source"].read_text(encoding="utf-8").splitlines()[:3]
+    assert _run("plot", "--run", run.path, "--output", given, *first).exit_code == 0
+    comments = "<!-- (.*?) -->"
+    assert re.findall(comments, picture.read_text()) == re.findall(comments, given.read_text())
+
+
+def test_evaluate_says_by_what_the_model_was_chosen_and_scores_any_files(run, settings, tmp_path):
+    alone = _run("evaluate", "--run", run.path)
+    assert "the validation text, by which the best checkpoint was chosen" in alone.stderr
+    files = ("--source", settings["validation_source"], "--target", settings["validation_target"])
+    given = _run("evaluate", "--run", run.path, *files)
+    assert (
+        given.stdout.replace("bleu", "validation bleu").replace("chrf", "validation chrf")
+        == alone.stdout
+    )
+    assert "by which" not in given.stderr
+    sides = [path.read_text(encoding="utf-8").splitlines() for path in files[1::2]]
+    rows = [f"0\t{target}\t{source}\n" for source, target in zip(*sides, strict=True)]
+    (tmp_path / "pairs.tsv").write_text("".join(rows), encoding="utf-8")
+    columns = ("--tsv", tmp_path / "pairs.tsv", "--columns", "3,2")
+    assert _run("evaluate", "--run", run.path, *columns).stdout == given.stdout
+    searched = _run("evaluate", "--run", run.path, *columns, "--beam", 2, "--coverage-penalty", 0.1)
+    assert float(searched.stdout.splitlines()[0].split(": ")[1]) > 50
+    twice = _run("evaluate", "--run", run.path, "--source", files[1], "--target", files[1])
+    assert "is given twice" in _one_sentence(twice)
+
+
+def test_a_default_vocabulary_shrinks_to_what_the_text_allows(settings, tmp_path):
+    files = {name: path for name, path in settings.items() if name != "vocabulary_size"}
+    run = RunDirectory(tmp_path / "run")
+    run.begin("translation", {})
+    recipe = make_recipe("translation", **files)
+    recipe.prepare(run)
+    size = recipe._subwords.tokenizer(run).vocabulary_size
+    assert 260 < size < 400
+    assert f"The text allows {size} subwords" in (run.path / "log.txt").read_text()
+    other = make_recipe("translation", **files, vocabulary_size=300)
+    with pytest.raises(UserError, match=f"a vocabulary of {size} subwords, not of 300"):
+        other.build(run)
 
 
 def test_maps_of_heads_have_the_tokens_of_their_sentences(transformer_run):
