@@ -29,6 +29,9 @@ STEPS = 400
 NUMBERS = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 
 
+FILES = ("source", "target", "validation_source", "validation_target")
+
+
 def _write_corpus(directory, lines, seed):
     generator = random.Random(seed)
     digits = [
@@ -220,6 +223,29 @@ def test_evaluate_says_by_what_the_model_was_chosen_and_scores_any_files(run, se
     assert float(searched.stdout.splitlines()[0].split(": ")[1]) > 50
     twice = _run("evaluate", "--run", run.path, "--source", files[1], "--target", files[1])
     assert "is given twice" in _one_sentence(twice)
+
+
+def test_a_run_on_other_data_begins_with_the_vocabulary_and_weights_of_another(
+    run, settings, tmp_path
+):
+    sides = [settings[name].read_text(encoding="utf-8").splitlines() for name in FILES[2:]]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{one}\t{two}\n" for one, two in zip(*sides, strict=True)))
+    sizes = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    options = ("--tsv", pairs, "--validation-tsv", pairs, "--init-from", run.path, *sizes)
+    tuned = tmp_path / "run"
+    begun = _run("train", "translation", "--run", tuned, *options, "--steps", 1)
+    assert begun.exit_code == 0, begun.output
+    assert "Learning" not in begun.stderr
+    assert "40 line pairs: 40 kept" in begun.stderr
+    assert "The validation text is the training text" in begun.stderr
+    subwords = [path / "subwords.model" for path in (tuned, run.path)]
+    assert subwords[0].read_bytes() == subwords[1].read_bytes()
+    (scores,) = (entry for entry in read_history(tuned) if "bleu" in entry)
+    assert scores["bleu"] > 50  # after one step
+    options = ("--run", tmp_path / "other", *options, "--vocabulary-size=300")
+    other = _run("train", "translation", *options)
+    assert "a vocabulary of 330 subwords, not of 300" in _one_sentence(other)
 
 
 def test_a_default_vocabulary_shrinks_to_what_the_text_allows(settings, tmp_path):
