@@ -1,11 +1,14 @@
 """Lines answered and scored on the command line, by a small `dates` model."""
 
+import functools
+
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
 from keras_attn.cli import main
 from keras_attn.recipes import make_recipe
+from keras_attn.serving import TextModel
 
 LINES = ["3. März 1998", "", "1/2/03", "x" * 70, "the 2nd of May, 1811", "  ", "le 14 juillet 1789"]
 
@@ -27,6 +30,7 @@ def _loaded_once(dates_run, dates_text_model, monkeypatch):
         return recipe, dates_text_model
 
     monkeypatch.setattr("keras_attn.recipes.run.load", load)
+    monkeypatch.setattr(TextModel, "with_search", functools.cache(TextModel.with_search))
 
 
 def _run(*arguments, **options):

@@ -73,9 +73,8 @@ def test_going_on_needs_the_run_alone(run):
     _done("train", "--run", run, "--steps", 5)
     assert _step(run) == 5
     assert "is finished, at step 5" in _done("train", "--run", run)
-    _done("train", "adding", "--run", run, "--steps", 6, "--cell", "gru")
-    _done("train", "--steps", 7, "adding", "--run", run)
-    assert _step(run) == 7
+    _done("train", "--steps", 6, "adding", "--run", run, "--cell", "gru")
+    assert _step(run) == 6
     assert _described(run)["settings"]["units"] == 4
     assert "other settings (units 4 there, 5 now)" in _sentence(
         "train", "adding", "--run", run, "--units", 5
@@ -107,18 +106,29 @@ def test_a_run_of_before_goes_on_and_is_evaluated(run):
     )
 
 
-def test_a_file_gives_options_and_what_is_typed_wins(tmp_path):
+@pytest.fixture
+def begun(monkeypatch):
+    """The recipes, runs and budgets that the command would train."""
+    found = []
+
+    def train(recipe, run, budget, *options, **more):
+        found.append((recipe.settings, run.path.name, budget.steps))
+
+    monkeypatch.setattr("keras_attn.recipes.run.train", train)
+    return found
+
+
+def test_a_file_gives_options_and_what_is_typed_wins(tiny, tmp_path, begun):
     config = tmp_path / "run.yaml"
     lines = ("recipe: adding", "cell: rnn", "length: 3", "units: 8", "learning-rate: 2e-3")
-    config.write_text("\n".join([*lines, "steps: 1", "seed: null", ""]))
-    one, two = tmp_path / "one", tmp_path / "two"
-    _done("train", "--config", config, "--run", one)
-    found = _described(one)["settings"]
-    assert (found["cell"], found["units"], found["learning_rate"]) == ("rnn", 8, 2e-3)
-    assert _step(one) == 1
-    again = one / "settings.json"  # the file that a run keeps is such a file
-    _done("train", "adding", "--config", again, "--run", two, "--units", 2, "--steps", 1)
-    assert _described(two)["settings"] == {**found, "units": 2}
+    config.write_text("\n".join([*lines, "steps: 9", "seed: null", ""]))
+    _done("train", "--config", config, "--run", tmp_path / "one")
+    _done("train", "adding", "--config", config, "--units", 2, "--steps", 7)
+    expected = make_recipe("adding", cell="rnn", length=3, units=8, learning_rate=2e-3).settings
+    assert begun == [(expected, "one", 9), ({**expected, "units": 2}, "adding", 7)]
+    kept = tiny / "settings.json"  # the file that a run keeps is such a file
+    _done("train", "adding", "--config", kept, "--run", tmp_path / "two", "--steps", 1)
+    assert begun[-1] == (_described(tiny)["settings"], "two", 1)
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def test_a_default_vocabulary_shrinks_to_what_the_text_allows(settings, tmp_path
     recipe = make_recipe("translation", **files)
     recipe.prepare(run)
     size = recipe._subwords.tokenizer(run).vocabulary_size
-    assert 260 < size < 400
+    assert 330 < size < 1_000
     assert f"The text allows {size} subwords" in (run.path / "log.txt").read_text()
     other = make_recipe("translation", **files, vocabulary_size=300)
     with pytest.raises(UserError, match=f"a vocabulary of {size} subwords, not of 300"):
