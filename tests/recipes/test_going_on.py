@@ -1,6 +1,7 @@
 """Runs that go on by themselves, begin with the weights of others, or take options from a file."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -50,11 +51,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture
 def run(tiny, tmp_path):
-    copy = tmp_path / "run"
-    copy.mkdir()
-    for path in tiny.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    return copy
+    return shutil.copytree(tiny, tmp_path / "run")
 
 
 def test_a_run_keeps_all_its_settings(tiny):
@@ -152,13 +149,15 @@ def test_a_file_with_a_mistake_is_one_sentence(tmp_path, content, words):
 
 
 def test_a_run_begins_with_the_weights_of_another(tiny, tmp_path):
-    run, weights = tmp_path / "run", "model/0"
-    before = read_arrays(tiny / "best.npz")[weights]
+    run, origin, weights = tmp_path / "run", tmp_path / "origin", "model/0"
+    shutil.copytree(tiny, origin)
+    before = read_arrays(origin / "best.npz")[weights]
     options = (*TINY, "--seed", 2, "--learning-rate", 1e-9, "--steps", 1)
-    shown = _done("train", "adding", "--run", run, "--init-from", tiny, *options)
-    assert f"Beginning with the weights of {tiny}" in shown
+    shown = _done("train", "adding", "--run", run, "--init-from", origin, *options)
+    assert f"Beginning with the weights of {origin}" in shown
     np.testing.assert_allclose(read_arrays(run / "last.npz")[weights], before, atol=1e-6)
     assert _step(run) == 1
+    shutil.rmtree(origin)  # which is not needed any more
     assert "Beginning with" not in _done("train", "--run", run, "--steps", 2)
     assert "began with the weights of" in _sentence(
         "train", "adding", "--run", run, *options, "--init-from", run
