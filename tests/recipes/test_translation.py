@@ -194,6 +194,14 @@ def test_heads_that_cannot_be_drawn_are_not_printed_either(transformer_run, tmp_
     assert failed.stdout == ""
 
 
+@pytest.fixture
+def _loaded_once(run, monkeypatch):
+    """The commands of a test get one model, compiled once."""
+    found = load(run)
+    monkeypatch.setattr("keras_attn.recipes.run.load", lambda directory, recipe_name: found)
+
+
+@pytest.mark.usefixtures("_loaded_once")
 def test_a_plot_without_texts_draws_the_first_validation_sentences(run, settings, tmp_path):
     picture, given = tmp_path / "plot.svg", tmp_path / "given.svg"
     drawn = _run("plot", "--run", run.path, "--output", picture)
@@ -204,6 +212,7 @@ def test_a_plot_without_texts_draws_the_first_validation_sentences(run, settings
     assert re.findall(comments, picture.read_text()) == re.findall(comments, given.read_text())
 
 
+@pytest.mark.usefixtures("_loaded_once")
 def test_evaluate_says_by_what_the_model_was_chosen_and_scores_any_files(run, settings, tmp_path):
     alone = _run("evaluate", "--run", run.path)
     assert "the validation text, by which the best checkpoint was chosen" in alone.stderr
