@@ -98,6 +98,7 @@ def test_evaluate_predict_export_and_plot_a_run(dates_run, tmp_path):
     evaluated = _run("evaluate", "--run", dates_run.path)
     assert evaluated.exit_code == 0
     assert float(evaluated.stdout.split(":")[1]) > 0.3
+    assert "Evaluated on 2,000 dates of days that are neither" in evaluated.stderr
     predicted = _run("predict", "--run", dates_run.path, input="3. März 1998\r\n\n1/2/03")
     assert predicted.exit_code == 0
     assert len(predicted.stdout.splitlines()) == 3
@@ -119,7 +120,7 @@ def test_a_run_of_another_recipe_is_one_sentence(dates_run):
 
 
 def test_a_run_of_other_settings_is_one_sentence(dates_run):
-    result = _run("train", "dates", "--run", dates_run.path, "--steps", "7")
+    result = _run("train", "dates", "--run", dates_run.path, "--training-dates", "7")
     _assert_one_sentence(result, "other settings", "training_dates")
 
 

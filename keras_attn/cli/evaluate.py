@@ -11,7 +11,7 @@ from keras_attn.cli.options import (
     search_of,
     search_options,
 )
-from keras_attn.cli.runs import loaded
+from keras_attn.cli.runs import loaded, tell_of_cut
 
 
 @click.command()
@@ -56,11 +56,9 @@ def _scores(recipe, model, files) -> dict[str, float | str]:
     files.check()
     sources, references = texts_of(files)
     with counter("Lines answered", len(sources)) as count:
-        answers = [
-            answer.texts[0]
-            for _, answer in answered(model, sources, window=len(sources), count=count)
-        ]
-    return recipe.score(answers, references)
+        found = [answer for _, answer in answered(model, sources, window=len(sources), count=count)]
+    tell_of_cut([number for number, answer in enumerate(found, start=1) if answer.is_cut])
+    return recipe.score([answer.texts[0] for answer in found], references)
 
 
 def print_metrics(metrics: dict[str, float | str]) -> None:

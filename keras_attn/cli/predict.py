@@ -16,7 +16,7 @@ from keras_attn.cli.options import (
     search_of,
     search_options,
 )
-from keras_attn.cli.runs import loaded
+from keras_attn.cli.runs import loaded, tell_of_cut
 from keras_attn.errors import UserError
 
 _AHEAD = 2_048  # lines of a file that are read before the first is answered
@@ -70,7 +70,7 @@ def predict(
                 raise UserError(f"The recipe {recipe.name} gives no scores; leave --scores out.")
             for line in _lines_of(number, answer, scores, n_best):
                 write(line)
-    _tell_of_cut(cut)
+    tell_of_cut(cut)
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
@@ -121,13 +121,3 @@ def _writing(path: Path | None):
 
     with written_whole(path) as file:
         yield lambda line: file.write(f"{line}\n".encode())
-
-
-def _tell_of_cut(numbers: list[int]) -> None:
-    if numbers:
-        named = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-        click.echo(
-            f"Longer than the model reads, so that the end was left out: {len(numbers)} of the "
-            f"lines ({named}).",
-            err=True,
-        )

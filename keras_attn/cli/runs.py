@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import click
+
 from keras_attn.errors import UserError
 from keras_attn.paths import RemotePath
 from keras_attn.serving.answers import Search
@@ -33,3 +35,14 @@ def loaded(run_path: Path | RemotePath, recipe_name: str | None, search: Search 
     if search is not None and not search.is_greedy:
         model = model.with_search(search)
     return recipe, model
+
+
+def tell_of_cut(numbers: list[int]) -> None:
+    """Say on standard error which lines were longer than the model reads."""
+    if numbers:
+        named = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+        click.echo(
+            f"Longer than the model reads, so that the end was left out: {len(numbers)} of the "
+            f"lines ({named}).",
+            err=True,
+        )

@@ -173,14 +173,12 @@ def train(context: click.Context, run_path: Place | None, config: Path | None, *
     typed = {"run_path": run_path, **given}
     typed = {name: value for name, value in typed.items() if value is not None}
     name = context.invoked_subcommand or _named_by(run_path, config)
-    context.default_map = {name: typed}
-    arguments = [] if config is None else ["--config", str(config)]
+    command = _command_of(name)
+    from_file = {} if config is None else config_of(command, name, config)
+    context.default_map = {name: {**from_file, **typed}}
     if context.invoked_subcommand is None:
-        command = _command_of(name)
-        with command.make_context(name, arguments, parent=context) as inner:
+        with command.make_context(name, [], parent=context) as inner:
             command.invoke(inner)
-    elif arguments:
-        raise UserError(f"Give --config after the recipe: keras-attn train {name} --config FILE.")
 
 
 train.params += _run_options("the recipe's, or the run's", "the recipe's, or the run's")

@@ -22,6 +22,7 @@ Place = Path | RemotePath
 Pair = tuple[str | None, str | None]
 
 _SEEN = 20  # lines of a file that are looked at for columns
+_LONGEST_SEEN = 4_000  # characters of such a line
 DEFAULT_COLUMNS = {"tsv": "1,2", "csv": "source,target", "jsonl": "source,target"}
 
 
@@ -57,8 +58,7 @@ class AlignedFiles(NamedTuple):
         yield from aligned_lines(self.source, self.target)
 
     def check(self) -> None:
-        next(self.pairs(), None)
-        if self.source.absolute() == self.target.absolute():
+        if _are_one_file(self.source, self.target) and _texts_in(self.source):
             kind = _columns_in(self.source)
             forms = f"--{kind}" if kind else "--tsv, --csv or --jsonl"
             raise UserError(
@@ -71,6 +71,7 @@ class AlignedFiles(NamedTuple):
                     f"{path} has several columns, where one text a line was expected; give a file "
                     f"that has source and target in columns as --{kind} alone."
                 )
+        next(self.pairs(), None)  # refuses files of unequal numbers of lines
 
 
 class ColumnFile(NamedTuple):
@@ -264,9 +265,21 @@ def _refuse_lonely(name: str, path: Place, prefix: str) -> None:
     )
 
 
+def _are_one_file(source: Place, target: Place) -> bool:
+    if isinstance(source, Path) and isinstance(target, Path):
+        return source.exists() and target.exists() and source.samefile(target)
+    return str(source) == str(target)
+
+
+def _texts_in(path: Place) -> list[str]:
+    """Those of the first lines that something can be learned from: not blank, not endless."""
+    seen = itertools.islice(read_lines(path), _SEEN)
+    return [line for line in seen if line and line.strip() and len(line) <= _LONGEST_SEEN]
+
+
 def _columns_in(path: Place) -> str | None:
     """The kind of the file if its first lines have columns, all of them."""
-    seen = [line for line in itertools.islice(read_lines(path), _SEEN) if line and line.strip()]
+    seen = _texts_in(path)
     if not seen:
         return None
     if all("\t" in line.strip() for line in seen):

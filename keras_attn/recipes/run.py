@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from keras_attn.errors import UserError
 from keras_attn.paths import path_of
-from keras_attn.recipes import NAMES, make_recipe
+from keras_attn.recipes import NAMES, make_recipe, settings_class
 from keras_attn.recipes.packages import require_packages
 from keras_attn.recipes.recipe import AnsweringModel, Recipe
+from keras_attn.recipes.settings import settings_of
 from keras_attn.recipes.starting import best_checkpoint, take_vocabulary, take_weights
 from keras_attn.training import (
     Budget,
@@ -184,9 +185,13 @@ def _fit(recipe, run, own, workers, options, model, optimizer, progress) -> int 
 
 def _shared_settings(recipe: Recipe) -> dict:
     """Of what makes a run, that in which no worker may differ: of paths, the last name."""
-    files = ("source", "target", "validation_source", "validation_target")
-    named = {k: path_of(v).name if k in files else v for k, v in recipe.settings.items()}
-    return {"recipe": recipe.name, **named}
+    known = settings_of(settings_class(recipe.name)) if recipe.name in NAMES else {}
+    files = [name for name, each in known.items() if each.is_file and recipe.settings[name]]
+    return {
+        "recipe": recipe.name,
+        **recipe.settings,
+        **{name: path_of(recipe.settings[name]).name for name in files},
+    }
 
 
 def _shown_and_kept(

@@ -34,12 +34,12 @@ def take_vocabulary(origin: RunDirectory, run: RunDirectory, recipe: Recipe) -> 
     """Copy what the ids of the other run's model mean, unless this run has it.
 
     Raises:
-        UserError: if the other run has no such file.
+        UserError: if the other run has no such file, or nothing to begin with.
     """
-    best_checkpoint(origin)  # refused before anything is made of its vocabulary
     for name in recipe.vocabulary_files:
         if run.has(name):
-            continue
+            continue  # the other run is not needed any more
+        best_checkpoint(origin)
         if not origin.has(name):
             raise UserError(
                 f"{origin.path} has no {name}, the vocabulary that a run of the recipe "

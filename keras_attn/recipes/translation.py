@@ -105,6 +105,8 @@ class Translation:
         for each in (files, validation):
             each.check()
         texts_of(validation, self.validation_pairs)  # refused before it is needed
+        if str(validation) == str(files):
+            run.log("The validation text is the training text: the best model is the best learner")
         if not run.has(self._subwords.file):
             self._subwords.prepare(run, files)
         if not run.has(PAIRS_FILE):

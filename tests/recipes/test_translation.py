@@ -1,6 +1,7 @@
 """The translation recipe on a corpus of a few lines: numbers in words to digits."""
 
 import random
+import re
 import shutil
 
 import numpy as np
@@ -26,6 +27,9 @@ from keras_attn.training import (
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 STEPS = 400
 NUMBERS = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+
+
+FILES = ("source", "target", "validation_source", "validation_target")
 
 
 def _write_corpus(directory, lines, seed):
@@ -182,6 +186,91 @@ def test_heads_are_scored_and_drawn_on_the_command_line(transformer_run, run, tm
     assert "without heads" in _one_sentence(_run("heads", "--run", run.path))
 
 
+def test_heads_that_cannot_be_drawn_are_not_printed_either(transformer_run, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    options = ["--sentences", 5, "--output", tmp_path / "file" / "heads.png", "one two"]
+    failed = _run("heads", "--run", transformer_run.path, *options)
+    assert "Cannot write" in _one_sentence(failed)
+    assert failed.stdout == ""
+
+
+@pytest.fixture
+def _loaded_once(run, monkeypatch):
+    """The commands of a test get one model, compiled once."""
+    found = load(run)
+    monkeypatch.setattr("keras_attn.recipes.run.load", lambda directory, recipe_name: found)
+
+
+@pytest.mark.usefixtures("_loaded_once")
+def test_a_plot_without_texts_draws_the_first_validation_sentences(run, settings, tmp_path):
+    picture, given = tmp_path / "plot.svg", tmp_path / "given.svg"
+    drawn = _run("plot", "--run", run.path, "--output", picture)
+    assert drawn.exit_code == 0, drawn.output
+    first = settings["validation_source"].read_text(encoding="utf-8").splitlines()[:3]
+    assert _run("plot", "--run", run.path, "--output", given, *first).exit_code == 0
+    comments = "<!-- (.*?) -->"
+    assert re.findall(comments, picture.read_text()) == re.findall(comments, given.read_text())
+
+
+@pytest.mark.usefixtures("_loaded_once")
+def test_evaluate_says_by_what_the_model_was_chosen_and_scores_any_files(run, settings, tmp_path):
+    alone = _run("evaluate", "--run", run.path)
+    assert "the validation text, by which the best checkpoint was chosen" in alone.stderr
+    files = ("--source", settings["validation_source"], "--target", settings["validation_target"])
+    given = _run("evaluate", "--run", run.path, *files)
+    assert (
+        given.stdout.replace("bleu", "validation bleu").replace("chrf", "validation chrf")
+        == alone.stdout
+    )
+    assert "by which" not in given.stderr
+    sides = [path.read_text(encoding="utf-8").splitlines() for path in files[1::2]]
+    rows = [f"0\t{target}\t{source}\n" for source, target in zip(*sides, strict=True)]
+    (tmp_path / "pairs.tsv").write_text("".join(rows), encoding="utf-8")
+    columns = ("--tsv", tmp_path / "pairs.tsv", "--columns", "3,2")
+    assert _run("evaluate", "--run", run.path, *columns).stdout == given.stdout
+    searched = _run("evaluate", "--run", run.path, *columns, "--beam", 2, "--coverage-penalty", 0.1)
+    assert float(searched.stdout.splitlines()[0].split(": ")[1]) > 50
+    twice = _run("evaluate", "--run", run.path, "--source", files[1], "--target", files[1])
+    assert "is given twice" in _one_sentence(twice)
+
+
+def test_a_run_on_other_data_begins_with_the_vocabulary_and_weights_of_another(
+    run, settings, tmp_path
+):
+    sides = [settings[name].read_text(encoding="utf-8").splitlines() for name in FILES[2:]]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{one}\t{two}\n" for one, two in zip(*sides, strict=True)))
+    sizes = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    options = ("--tsv", pairs, "--validation-tsv", pairs, "--init-from", run.path, *sizes)
+    tuned = tmp_path / "run"
+    begun = _run("train", "translation", "--run", tuned, *options, "--steps", 1)
+    assert begun.exit_code == 0, begun.output
+    assert "Learning" not in begun.stderr
+    assert "40 line pairs: 40 kept" in begun.stderr
+    assert "The validation text is the training text" in begun.stderr
+    subwords = [path / "subwords.model" for path in (tuned, run.path)]
+    assert subwords[0].read_bytes() == subwords[1].read_bytes()
+    (scores,) = (entry for entry in read_history(tuned) if "bleu" in entry)
+    assert scores["bleu"] > 50  # after one step
+    options = ("--run", tmp_path / "other", *options, "--vocabulary-size=300")
+    other = _run("train", "translation", *options)
+    assert "a vocabulary of 330 subwords, not of 300" in _one_sentence(other)
+
+
+def test_a_default_vocabulary_shrinks_to_what_the_text_allows(settings, tmp_path):
+    files = {name: path for name, path in settings.items() if name != "vocabulary_size"}
+    run = RunDirectory(tmp_path / "run")
+    run.begin("translation", {})
+    recipe = make_recipe("translation", **files)
+    recipe.prepare(run)
+    size = recipe._subwords.tokenizer(run).vocabulary_size
+    assert 330 < size < 1_000
+    assert f"The text allows {size} subwords" in (run.path / "log.txt").read_text()
+    other = make_recipe("translation", **files, vocabulary_size=300)
+    with pytest.raises(UserError, match=f"a vocabulary of {size} subwords, not of 300"):
+        other.build(run)
+
+
 def test_maps_of_heads_have_the_tokens_of_their_sentences(transformer_run):
     _, text_model = load(transformer_run)
     maps = sentence_maps(text_model, ["one two", "nine"], ["eins zwei", "neun"])
@@ -288,8 +377,8 @@ def test_tokenize_prints_pieces_and_merges(run):
 
 def test_other_settings_are_refused(run, settings):
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    other = _run("train", "translation", "--run", run.path, *flags)
-    assert "other settings (batch_tokens 600 there, None now" in _one_sentence(other)
+    other = _run("train", "translation", "--run", run.path, *flags, "--batch-tokens", 512)
+    assert "other settings (batch_tokens 600 there, 512 now" in _one_sentence(other)
 
 
 @pytest.mark.parametrize(
