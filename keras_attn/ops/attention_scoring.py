@@ -1,4 +1,4 @@
-"""How the state of `ops.attention_scan` scores the positions of a memory, and the way back.
+"""How the state in `ops.attention_loop` scores the positions of a memory, and the way back.
 
 Both kinds of score have the same functions; `given` is what the scan was given, with `keys` in the
 layout of the kind. A query is read off the state: what the state's kernel projects beside the
