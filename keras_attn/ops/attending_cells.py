@@ -1,19 +1,18 @@
 """The recurrent cells that `ops.attention_loop` can run, each with its step and the way back.
 
-The loop multiplies h, the cell's first state, once for the cell and for the query; a cell is given
-those products and what is projected of its inputs. Both kinds are used alike:
+A cell is given the products of h, its first state, and what is projected of its inputs. Both kinds
+are used alike:
 
-- `width(units)`: the features of the cell's own products of h;
 - `step(x, products, states, weights, mask)`: the new states, a tuple, and the gates to keep; where
   the mask (B, 1) is False the states are the old ones;
-- `slopes(before, after, gates, mask)`: a nest of the derivatives that the way back multiplies with,
-  for any number of steps at once, from the states before and after them;
+- `slopes(before, others, gates, mask)`: a nest of the derivatives that the way back multiplies
+  with, from the states before the step and those but h after it;
 - `turned(weights)`: the weights as the way back takes them, made once before its loop;
 - `step_gradient(d_states, slopes, turned)`: gradients of the products and in a tuple of what else
   the weights' gradients need, and of the states before, a list. The first of these, of h, is
   without what passes the products, None for nothing;
 - `of_inputs(d_products, d_others)`: the gradient of x;
-- `weight_gradients(weights, before, after, gates, d_products, d_others)`: of all steps at once.
+- `weight_gradients(weights, before, others, gates, d_products, d_others)`: of all steps at once.
 """
 
 from typing import NamedTuple
@@ -30,15 +29,12 @@ class AttendingGRU(NamedTuple):
 
     form: type  # of `ops.gru_gradient`
 
-    def width(self, units: int) -> int:
-        return self.form.blocks * units
-
     def step(self, x, products, states, weights, mask=None):
         (hidden,) = states
         new, gates = self.form.step(x, products, hidden, *weights)
         return (new if mask is None else tf.where(mask, new, hidden),), gates
 
-    def slopes(self, before, after, gates, mask=None):
+    def slopes(self, before, others, gates, mask=None):
         return self.form.slopes(*before, gates, mask)
 
     def turned(self, weights):
@@ -51,7 +47,7 @@ class AttendingGRU(NamedTuple):
     def of_inputs(self, d_products, d_others):
         return of_projection(d_products, *d_others)
 
-    def weight_gradients(self, weights, before, after, gates, d_products, d_others):
+    def weight_gradients(self, weights, before, others, gates, d_products, d_others):
         return self.form.candidate_kernel_gradient(*before, gates, *d_others)
 
 
@@ -60,16 +56,13 @@ class AttendingLSTM(NamedTuple):
 
     form: LSTMForm
 
-    def width(self, units: int) -> int:
-        return len(self.form.blocks) * units
-
     def step(self, x, products, states, weights, mask=None):
         states, gates = lstm_gradient.lstm_step(self.form, weights, x + products, states, mask)
         return tuple(states), gates
 
-    def slopes(self, before, after, gates, mask=None):
+    def slopes(self, before, others, gates, mask=None):
         mask = None if mask is None else tf.cast(mask, gates.dtype)
-        return lstm_gradient.slopes(self.form, before[1], after[1], gates, mask)
+        return lstm_gradient.slopes(self.form, before[1], others[0], gates, mask)
 
     def turned(self, weights):
         return weights.turned()
@@ -81,7 +74,7 @@ class AttendingLSTM(NamedTuple):
     def of_inputs(self, d_products, d_others):
         return d_products
 
-    def weight_gradients(self, weights, before, after, gates, d_products, d_others):
+    def weight_gradients(self, weights, before, others, gates, d_products, d_others):
         return lstm_gradient.weight_gradients(
-            self.form, weights, before[1], after[1], list(before[2:]), d_products
+            self.form, weights, before[1], others[0], list(before[2:]), d_products
         )

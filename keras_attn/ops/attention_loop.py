@@ -29,8 +29,10 @@ class Given(NamedTuple):
     memory: tf.Tensor  # (B, S, m)
     keys: tf.Tensor  # in the layout of the scoring
     score_vector: tf.Tensor | None  # (a,)
-    state_kernel: tf.Tensor  # (units, width of the cell [+ a])
-    state_bias: tf.Tensor | None  # (width of the cell [+ a],)
+    query_kernel: tf.Tensor | None  # (units, a)
+    query_bias: tf.Tensor | None  # (a,)
+    direct_kernel: tf.Tensor  # the cell's own of h, (units, width)
+    direct_bias: tf.Tensor | None  # (width,)
     context_kernel: tf.Tensor  # (m, blocks * units)
     weights: tuple  # a nest of what else the cell has
     mask: tf.Tensor | None  # (T, B, 1)
@@ -47,16 +49,24 @@ def run_attending(cell: Cell, scoring: Scoring, given: Given, saves: bool) -> tu
 
 
 class _Turned(NamedTuple):
-    """The kernels transposed, once before the loop backwards."""
+    """The kernels and the memory transposed, once before the loop backwards."""
 
-    state_kernel: tf.Tensor
+    memory: tf.Tensor  # (B, m, S)
+    query_kernel: tf.Tensor | None
+    direct_kernel: tf.Tensor
     context_kernel: tf.Tensor
     weights: tuple
 
     @classmethod
     def of(cls, cell, given):
-        kernels = tf.transpose(given.state_kernel), tf.transpose(given.context_kernel)
-        return cls(*kernels, cell.turned(given.weights))
+        query_kernel = given.query_kernel
+        return cls(
+            memory=tf.transpose(given.memory, [0, 2, 1]),
+            query_kernel=None if query_kernel is None else tf.transpose(query_kernel),
+            direct_kernel=tf.transpose(given.direct_kernel),
+            context_kernel=tf.transpose(given.context_kernel),
+            weights=cell.turned(given.weights),
+        )
 
 
 def _forward(cell, scoring, given):
@@ -80,21 +90,17 @@ def _outputs(cell, scoring, given):
 
 def _loop(cell, scoring, given, kept):
     """What is `kept(states, context, alignment, gates, query)` of all steps; the last states."""
-    features_first = tf.transpose(given.memory, [0, 2, 1])  # (B, m, S)
-    width = cell.width(given.initial_states[0].shape[-1])
 
     def step(x, states, mask=None):
         hidden = states[0]
-        products = tf.matmul(hidden, given.state_kernel)
-        if given.state_bias is not None:
-            products += given.state_bias
-        products, query = products[:, :width], products[:, width:]
-        scores = scoring.scores(hidden, query, given)
-        alignment = masks.masked_softmax(scores, given.memory_mask)
+        query = scoring.query(hidden, given)
+        alignment = masks.masked_softmax(scoring.scores(hidden, query, given), given.memory_mask)
         alignment = tf.cast(alignment, given.memory.dtype)
-        # Twice as fast as the product with (B, S, m).
-        context = tf.matmul(alignment[:, None], features_first, transpose_b=True)[:, 0]
+        context = tf.matmul(alignment[:, None], given.memory)[:, 0]
         x = x + tf.matmul(context, given.context_kernel)
+        products = tf.matmul(hidden, given.direct_kernel)
+        if given.direct_bias is not None:
+            products += given.direct_bias
         states, gates = cell.step(x, products, states, given.weights, mask)
         return states, context, alignment, gates, query
 
@@ -122,23 +128,22 @@ def _backward(cell, scoring, given, outputs, saved, output_gradients):
     hidden, contexts, alignments, *_ = outputs
     others, gates, queries = saved
     d_hidden, d_contexts, d_alignments, *d_last = output_gradients
-    after = hidden, *others
     before = tuple(
         before_each_step(initial, states, reverse=False)
-        for initial, states in zip(given.initial_states, after, strict=True)
+        for initial, states in zip(given.initial_states, (hidden, *others), strict=True)
     )
-    slopes = cell.slopes(before, after, gates, given.mask)
-    moments = d_hidden, d_contexts, d_alignments, (slopes, before[0], queries, alignments)
+    kept = before, others, gates, queries, alignments
+    moments = d_hidden, d_contexts, d_alignments, kept
     turned = _Turned.of(cell, given)
     start = tuple(d_last), scoring.zero_sums(given)
 
-    def step(moment, carried):
+    def step(moment, carried, mask=None):
         d_hidden, d_context, d_alignment, kept = moment
         (d_state, *d_states), sums = carried
         d_states = (d_state + d_hidden, *d_states)
         d_attended = d_context, d_alignment
         collected, d_states, sums = _step_gradient(
-            cell, scoring, given, turned, d_states, d_attended, kept, sums
+            cell, scoring, given, turned, d_states, d_attended, kept, mask, sums
         )
         return collected, (d_states, sums)
 
@@ -146,8 +151,9 @@ def _backward(cell, scoring, given, outputs, saved, output_gradients):
         (d_hidden, d_context, d_alignment, kept), mask = moment
         carried, d_held_context = carried
         d_context += d_held_context
-        seen = mask * d_context, mask * d_alignment  # the slopes hold the states
-        collected, carried = step((d_hidden, *seen, kept), carried)
+        factors = tf.cast(mask, d_context.dtype)
+        seen = factors * d_context, factors * d_alignment
+        collected, carried = step((d_hidden, *seen, kept), carried, mask)
         return collected, (carried, d_context - seen[0])
 
     if given.mask is None:
@@ -155,60 +161,61 @@ def _backward(cell, scoring, given, outputs, saved, output_gradients):
         collected, (d_initial, sums) = run
     else:
         start = start, _zeros_like_one_position(given.memory)
-        moments = moments, tf.cast(given.mask, d_hidden.dtype)
+        moments = moments, given.mask
         run = scan(masked_step, moments, start, reverse=True, time_major=True)
         collected, ((d_initial, sums), _) = run
-    d_products, d_others, d_contexts, d_scores = collected
+    d_products, d_others, d_query, d_contexts, d_scores = collected
     d_scores = _over_positions(d_scores, given)
 
-    d_direct = d_products[..., : cell.width(hidden.shape[-1])]
-    d_x = cell.of_inputs(d_direct, d_others)  # (T, B, blocks * units)
-    d_keys, d_vector = scoring.gradients(sums, d_scores, before[0], given)
+    d_x = cell.of_inputs(d_products, d_others)  # (T, B, blocks * units)
     return Given(
         projected=d_x,
         initial_states=d_initial,
         memory=tf.einsum("tbs,tbm->bsm", alignments, d_contexts),
-        keys=d_keys,
-        score_vector=d_vector,
-        state_kernel=sum_of_outer_products(before[0], d_products),
-        state_bias=None if given.state_bias is None else sum_of_rows(d_products),
+        **scoring.gradients(sums, d_scores, d_query, before[0], given),
+        direct_kernel=sum_of_outer_products(before[0], d_products),
+        direct_bias=None if given.direct_bias is None else sum_of_rows(d_products),
         context_kernel=sum_of_outer_products(contexts, d_x),
-        weights=cell.weight_gradients(given.weights, before, after, gates, d_direct, d_others),
+        weights=cell.weight_gradients(given.weights, before, others, gates, d_products, d_others),
         mask=None,
         memory_mask=None,
     )
 
 
-def _step_gradient(cell, scoring, given, turned, d_states, d_attended, kept, sums):
+def _step_gradient(cell, scoring, given, turned, d_states, d_attended, kept, mask, sums):
     """One step backwards.
 
     Args:
         d_states: gradients of the states after the step.
         d_attended: of its context and its alignment.
-        kept: its slopes, the h before it, its query and its alignment.
+        kept: the states before it, those but h after it, its gates, query and alignment.
+        mask: boolean (B, 1), or None; False where the step held the states.
         sums: of the scoring, over the steps after it.
 
     Returns:
-        Gradients of this step's products, of what else the cell collects, of context and scores;
+        Gradients of this step's products, of what else the cell collects, of query, context and
+        scores;
         of the states before; the sums with this step in them.
     """
-    (d_context, d_alignment), (slopes, hidden, query, alignment) = d_attended, kept
+    (d_context, d_alignment), (before, others, gates, query, alignment) = d_attended, kept
+    slopes = cell.slopes(before, others, gates, mask)
     d_products, d_others, d_before = cell.step_gradient(d_states, slopes, turned.weights)
     d_x = cell.of_inputs(d_products, d_others)
     d_context += tf.matmul(d_x, turned.context_kernel)
-    d_alignment += tf.matmul(d_context[:, None], given.memory, transpose_b=True)[:, 0]  # (B, S)
+    d_alignment += tf.matmul(d_context[:, None], turned.memory)[:, 0]  # (B, S)
 
     precision = tf.float64 if given.keys.dtype == tf.float64 else tf.float32
     d_alignment, precise = tf.cast(d_alignment, precision), tf.cast(alignment, precision)
     mean = tf.reduce_sum(precise * d_alignment, axis=-1, keepdims=True)
     d_scores = precise * (d_alignment - mean)  # (B, S)
 
-    d_query, d_by_score, sums = scoring.step_gradient(d_scores, hidden, query, given, sums)
-    d_products = tf.concat([d_products, d_query], axis=-1)
-    d_hidden = tf.matmul(d_products, turned.state_kernel)
-    for other in (d_before[0], d_by_score):
-        d_hidden = d_hidden if other is None else d_hidden + other
-    return (d_products, d_others, d_context, d_scores), (d_hidden, *d_before[1:]), sums
+    d_query, d_by_score, sums = scoring.step_gradient(
+        d_scores, before[0], query, given, turned.query_kernel, sums
+    )
+    d_hidden = tf.matmul(d_products, turned.direct_kernel) + d_by_score
+    if d_before[0] is not None:
+        d_hidden += d_before[0]
+    return (d_products, d_others, d_query, d_context, d_scores), (d_hidden, *d_before[1:]), sums
 
 
 def _over_positions(collected, given):

@@ -230,8 +230,7 @@ def _attending(
 ):
     """Outputs, alignments and last states of any cell, batches first."""
     _require_whole(scores)
-    additive = scores.query_kernel is not None
-    scoring = AdditiveScoring if additive else ProductScoring
+    scoring = ProductScoring if scores.query_kernel is None else AdditiveScoring
     features = inputs.shape[-1]
     if memory_mask is not None:
         shape = (tf.shape(memory)[0], 1, memory.shape[1])
@@ -242,12 +241,11 @@ def _attending(
         mask = masks.of_steps(mask, inputs)
 
     time_major = tf.transpose(inputs, [1, 0, 2])  # (T, B, d)
-    projected = times(time_major, kernels.kernel[:features])  # (T, B, blocks * units)
+    input_kernel, context_kernel = tf.split(kernels.kernel, [features, memory.shape[-1]])
+    projected = times(time_major, input_kernel)  # (T, B, blocks * units)
     if kernels.bias is not None:
         projected += kernels.bias
-    state_kernel, vector = kernels.direct_kernel, scores.vector
-    if additive:
-        state_kernel = tf.concat([state_kernel, scores.query_kernel], axis=-1)  # (units, width + a)
+    vector = scores.vector
     if scores.scale is not None:
         vector = normalised(vector, scores.scale)
     given = Given(
@@ -256,9 +254,11 @@ def _attending(
         memory=memory,
         keys=scoring.layout(keys),
         score_vector=vector,
-        state_kernel=state_kernel,
-        state_bias=_state_bias(kernels, scores),
-        context_kernel=kernels.kernel[features:],
+        query_kernel=scores.query_kernel,
+        query_bias=scores.query_bias,
+        direct_kernel=kernels.direct_kernel,
+        direct_bias=kernels.direct_bias,
+        context_kernel=context_kernel,
         weights=kernels.others,
         mask=mask,
         memory_mask=memory_mask,
@@ -283,14 +283,3 @@ def _require_whole(scores):
 
 def _given_or_not(weight) -> str:
     return "missing" if weight is None else "given"
-
-
-def _state_bias(kernels, scores):
-    """The biases of all that is multiplied with h, the cell's and then the query's, or None."""
-    biases = [(kernels.direct_kernel, kernels.direct_bias)]
-    if scores.query_kernel is not None:
-        biases.append((scores.query_kernel, scores.query_bias))
-    if all(bias is None for _, bias in biases):
-        return None
-    filled = [tf.zeros_like(kernel[0]) if bias is None else bias for kernel, bias in biases]
-    return tf.concat(filled, axis=0)

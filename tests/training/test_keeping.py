@@ -129,7 +129,9 @@ def test_an_exception_leaves_a_checkpoint_whose_state_is_that_of_its_step(tmp_pa
             _stop()
 
     def fail_in_step(model, batch):
-        with tf.control_dependencies([tf.debugging.assert_less(tf.cast(run.optimizer.iterations.value, tf.int32), 5)]):
+        with tf.control_dependencies(
+            [tf.debugging.assert_less(tf.cast(run.optimizer.iterations.value, tf.int32), 5)]
+        ):
             return -tf.reduce_sum(model(batch)), tf.constant(1.0)
 
     if moment == "before a step":
