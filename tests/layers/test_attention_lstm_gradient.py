@@ -38,7 +38,8 @@ CELLS = {
     "diagonal-previous": _of(peepholes="diagonal", output_gate_sees="previous"),
     "full": _of(PeepholeLSTMCell, peepholes="full"),
     "full-previous": _of(peepholes="full", output_gate_sees="previous"),
-    **{f"{variant}": _of(variant=variant) for variant in LSTM_BLOCKS},
+    "plain": _of(),
+    **{variant: _of(variant=variant) for variant in LSTM_BLOCKS if variant},
     **{
         f"{variant}-diagonal": _of(variant=variant, peepholes="diagonal")
         for variant in LSTM_BLOCKS
@@ -69,8 +70,16 @@ def _tensors(rnn, dtype="float64", batch=BATCH, steps=STEPS, source=SOURCE):
     return [tf.constant(rng.standard_normal(shape), dtype) for shape in shapes]
 
 
-@pytest.mark.parametrize(("attention", "masks"), [("additive", MASKED), ("general", UNMASKED)])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    ("cell", "attention", "masks"),
+    [
+        *((cell, "additive", MASKED) for cell in CELLS),
+        *(
+            (cell, "general", UNMASKED)
+            for cell in ("plain", "diagonal", "NOG", "FGR-full-previous")
+        ),
+    ],
+)
 def test_gradients_are_those_of_the_plain_cell(cell, attention, masks):
     rnn = _rnn(cell, attention)
     by_hand, plain = (
@@ -94,7 +103,8 @@ def test_gradients_are_those_of_the_plain_cell(cell, attention, masks):
 def test_lower_precision_stays_close_to_float64(dtype, tolerance):
     compute = keras.dtype_policies.get(dtype).compute_dtype
     # Small weights, for where a softmax is nearly one hot bfloat16 decides at random.
-    rnn, exact = _rnn("FGR-diagonal", dtype=dtype, scale=0.35), _rnn("FGR-diagonal")
+    form = "FGR-diagonal", "general"
+    rnn, exact = _rnn(*form, dtype=dtype, scale=0.35), _rnn(*form)
     exact.set_weights([np.asarray(w, "float64") for w in rnn.get_weights()])
     tensors = _tensors(rnn, compute)
     got = values_and_gradients(rnn, rnn._run_by_hand, tensors, MASKED)
