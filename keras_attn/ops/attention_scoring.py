@@ -7,6 +7,7 @@ where the state itself is the query.
 
 import tensorflow as tf
 
+from keras_attn.ops.compilation import in_one_pass
 from keras_attn.ops.products import flat, sum_of_outer_products, sum_of_rows
 
 
@@ -31,9 +32,7 @@ class AdditiveScoring:
     @staticmethod
     def scores(hidden, query, given):
         """Scores (B, S) of the query of a state."""
-        layer = tf.tanh(query[0] + given.keys)  # (S, B, a)
-        scores = tf.matmul(flat(layer), given.score_vector[:, None])  # (S * B, 1)
-        return tf.transpose(tf.reshape(scores, tf.shape(layer)[:2]))
+        return in_one_pass(_scores, query[0], given.keys, given.score_vector)
 
     @staticmethod
     def zero_sums(given):
@@ -48,13 +47,11 @@ class AdditiveScoring:
     def step_gradient(d_scores, hidden, query, given, turned_query_kernel, sums):
         """Gradients of the query, a tuple, and of the state by it; the sums."""
         d_keys, d_vector = sums
-        layer = tf.cast(tf.tanh(query[0] + given.keys), d_keys.dtype)  # (S, B, a)
-        by_position = tf.reshape(tf.transpose(d_scores), [-1, 1])  # (S * B, 1)
+        vector = tf.cast(given.score_vector, d_keys.dtype)
+        layer, d_sum, by_position = in_one_pass(
+            _layer_and_gradient, query[0], given.keys, vector, d_scores
+        )
         d_vector += tf.matmul(by_position, flat(layer), transpose_a=True)[0]
-        # A product of matrices, for to multiply along the last axis takes twice as long.
-        d_layer = tf.matmul(by_position, tf.cast(given.score_vector, d_keys.dtype)[None])
-        # It goes over the layer once, its formula written out three times.
-        d_sum = tf.raw_ops.TanhGrad(y=layer, dy=tf.reshape(d_layer, tf.shape(layer)))
         d_query = tf.cast(tf.reduce_sum(d_sum, axis=0), hidden.dtype)
         d_hidden = tf.matmul(d_query, turned_query_kernel)
         return (d_query,), d_hidden, (d_keys + d_sum, d_vector)
@@ -69,6 +66,22 @@ class AdditiveScoring:
             "query_kernel": sum_of_outer_products(hidden, d_query[0]),
             "query_bias": None if given.query_bias is None else sum_of_rows(d_query[0]),
         }
+
+
+def _scores(query, keys, vector):
+    """Scores (B, S) of queries (B, a) against keys (S, B, a)."""
+    layer = tf.tanh(query + keys)
+    scores = tf.matmul(flat(layer), vector[:, None])  # (S * B, 1)
+    return tf.transpose(tf.reshape(scores, tf.shape(layer)[:2]))
+
+
+def _layer_and_gradient(query, keys, vector, d_scores):
+    """The hidden layer, the gradient of its sum q + k, (S, B, a) each; d_scores as (S * B, 1)."""
+    layer = tf.cast(tf.tanh(query + keys), vector.dtype)
+    by_position = tf.reshape(tf.transpose(d_scores), [-1, 1])
+    # A product of matrices, for to multiply along the last axis takes twice as long without XLA.
+    d_layer = tf.reshape(tf.matmul(by_position, vector[None]), tf.shape(layer))
+    return layer, tf.raw_ops.TanhGrad(y=layer, dy=d_layer), by_position
 
 
 class ProductScoring:
