@@ -114,10 +114,12 @@ def test_lower_precision_stays_close_to_float64(dtype, tolerance):
     assert_equal(exact, got, expected, tolerance)
 
 
-def test_float32_is_that_of_the_plain_cell():
-    rnn = _rnn("diagonal", dtype="float32")
+@pytest.mark.parametrize("cell", ["diagonal", "CIFG", "FGR"])
+def test_a_float32_graph_computes_the_plain_cell(cell):
+    """There XLA compiles what a step computes element by element."""
+    rnn = _rnn(cell, dtype="float32")
     by_hand, plain = (
-        values_and_gradients(rnn, run, _tensors(rnn, "float32"), MASKED)
+        tf.function(values_and_gradients)(rnn, run, _tensors(rnn, "float32"), MASKED)
         for run in (rnn._run_by_hand, rnn._run_cell)
     )
     for a, b in zip(by_hand[0], plain[0], strict=True):
