@@ -15,6 +15,7 @@ from keras_attn.ops.labels import (
 )
 from keras_attn.ops.masks import token_mask
 from keras_attn.ops.precision import at_least_float32
+from keras_attn.saved import registered
 from keras_attn.special_tokens import PADDING
 
 
@@ -111,7 +112,7 @@ _REDUCTIONS = {
 }
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class TokenLoss(keras.losses.Loss):
     """`token_loss` for `model.compile`: the mean over the real tokens of a batch.
 

@@ -12,9 +12,10 @@ from keras_attn.layers.recurrent_checks import flat_shapes, require_states
 from keras_attn.ops import masks
 from keras_attn.ops.scan import scan
 from keras_attn.protocols import Attention, RecurrentCell
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class AttentionRNN(keras.layers.Layer):
     """A recurrent cell run over a sequence, attending over a memory at every step.
 

@@ -20,9 +20,10 @@ from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step
 from keras_attn.ops.scan import scan
 from keras_attn.protocols import SupportsMasksByBlock
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LSTMCell(keras.layers.LSTMCell):
     """One step of the long short-term memory (Hochreiter and Schmidhuber 1997, Gers et al. 2000).
 
@@ -328,7 +329,7 @@ class LSTMCell(keras.layers.LSTMCell):
         }
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class PeepholeLSTMCell(LSTMCell):
     """One step of the LSTM with peepholes (Gers and Schmidhuber 2000).
 

@@ -5,5 +5,13 @@ from keras_attn.models.recurrent_attention import RecurrentAttention
 from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnn_search import RNNSearch
 from keras_attn.models.transformer import Transformer
+from keras_attn.saved import load_model
 
-__all__ = ["GNMT", "RNNEncoderDecoder", "RNNSearch", "RecurrentAttention", "Transformer"]
+__all__ = [
+    "GNMT",
+    "RNNEncoderDecoder",
+    "RNNSearch",
+    "RecurrentAttention",
+    "Transformer",
+    "load_model",
+]
