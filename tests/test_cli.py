@@ -45,7 +45,8 @@ def test_the_demo_trains_exports_serves_asks_and_draws(tmp_path):
 
 
 def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path):
-    command = [*KERAS_ATTN, "train", "dates", "--run", "run", "--steps"]
+    small = ["--training-dates", "2000", "--units", "8"]
+    command = [*KERAS_ATTN, "train", "dates", "--run", "run", *small, "--steps"]
     subprocess.run([*command, "2"], cwd=tmp_path, check=True, stderr=subprocess.PIPE)
     command.append("200")
     step = 2

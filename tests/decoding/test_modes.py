@@ -79,10 +79,10 @@ def test_graph_xla_and_reloaded_are_eager(name, tmp_path):
         assert eager.tokens.shape[0] == batch_size
         assert eager.tokens.shape[2] == LENGTH
         assert eager.attention.shape == (*eager.tokens.shape, length)
-        assert_same(eager, known(tf.constant(source), lengths))
         found = reloaded(tf.constant(source, tf.float32), lengths)
         assert_same(eager, type(eager)(**found))
-        if (batch_size, length) in ((0, 4), (3, 4)):
+        if (batch_size, length) in ((0, 4), (3, 4)):  # each is traced and compiled anew
+            assert_same(eager, known(tf.constant(source), lengths))
             assert_same(eager, compiled(tf.constant(source), lengths))
 
 
