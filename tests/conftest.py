@@ -10,13 +10,31 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 )
 
+import gc
+
 import keras
 import pytest
+from tensorflow.python.framework import ops as tensorflow_registry
 
 
 @pytest.fixture(autouse=True)
 def _seeded():
     keras.utils.set_random_seed(20261129)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _graphs_of_a_file_are_let_go():
+    """TensorFlow registers every gradient that a graph was given, and with it the graph, for ever.
+
+    What a file of tests added is taken out again, so that the memory of a worker does not grow.
+    """
+    registered = tensorflow_registry.gradient_registry._registry
+    before = set(registered)
+    yield
+    for name in set(registered) - before:
+        if name.startswith("CustomGradient-"):
+            del registered[name]
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -38,17 +38,23 @@ class TranslatorSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNSearchSettings(TranslatorSettings):
-    """RNNsearch, Bahdanau et al. 2014."""
+class RecurrentSettings(TranslatorSettings):
+    """How recurrent translators are trained."""
 
-    embedding_dim: int = setting(128, "Of the embedded subwords and the readout.", minimum=1)
-    encoder_units: int = setting(128, "Of each direction of the encoder.", minimum=1)
-    decoder_units: int = setting(256, "Of the decoder and its attention.", minimum=1)
     dropout: float = setting(0.2, "Share of values dropped in training.", minimum=0, below=1)
     learning_rate: float = setting(2e-3, "Of Adam at its peak.", above=0)
     warmup_steps: int = setting(200, "Steps until the peak.", minimum=1)
     batch_tokens: int = setting(512, "Tokens of a side in a step.", minimum=1)
     averaged: int = setting(0, "Checkpoints averaged at the end; 0 for none.", minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNSearchSettings(RecurrentSettings):
+    """RNNsearch, Bahdanau et al. 2014."""
+
+    embedding_dim: int = setting(128, "Of the embedded subwords and the readout.", minimum=1)
+    encoder_units: int = setting(128, "Of each direction of the encoder.", minimum=1)
+    decoder_units: int = setting(256, "Of the decoder and its attention.", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +86,20 @@ class TransformerSettings(TranslatorSettings):
     averaged: int = setting(10, "Checkpoints averaged at the end; 0 for none.", minimum=0)
 
 
-_CELL = "The recurrent cell."
+_CELL, _CELLS = "The recurrent cell.", ("gru", "lstm")
 _VARIANTS = ("NIG", "NFG", "NOG", "NIAF", "NOAF", "CIFG", "FGR")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNEncoderDecoderSettings(TranslatorSettings):
+class FormOfLSTM:
+    """Which of its forms an LSTM has, as `layers.LSTMCell`."""
+
+    variant: str | None = setting(None, "Of the LSTM.", choices=_VARIANTS)
+    peepholes: str | None = setting(None, "Of the LSTM.", choices=("diagonal", "full"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNEncoderDecoderSettings(RecurrentSettings, FormOfLSTM):
     """One vector between two recurrent networks, Cho et al. 2014 and Sutskever et al. 2014.
 
     Its 246 units make it as large as RNNsearch is.
@@ -100,32 +114,18 @@ class RNNEncoderDecoderSettings(TranslatorSettings):
         choices=("every_step", "initial_state"),
     )
     reverse_source: bool = setting(True, "Whether the source is read backwards.")
-    cell: str = setting("gru", _CELL, choices=("gru", "lstm"))
-    variant: str | None = setting(None, "Of the LSTM.", choices=_VARIANTS)
-    peepholes: str | None = setting(None, "Of the LSTM.", choices=("diagonal", "full"))
-    dropout: float = setting(0.2, "Share of values dropped in training.", minimum=0, below=1)
-    learning_rate: float = setting(2e-3, "Of Adam at its peak.", above=0)
-    warmup_steps: int = setting(200, "Steps until the peak.", minimum=1)
-    batch_tokens: int = setting(512, "Tokens of a side in a step.", minimum=1)
-    averaged: int = setting(0, "Checkpoints averaged at the end; 0 for none.", minimum=0)
+    cell: str = setting("gru", _CELL, choices=_CELLS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GNMTSettings(TranslatorSettings):
+class GNMTSettings(RecurrentSettings, FormOfLSTM):
     """Google's translator of deep LSTM layers, Wu et al. 2016."""
 
     units: int = setting(256, "Of every recurrent layer.", minimum=1)
     encoder_layers: int = setting(4, "Of the encoder, the first in both directions.", minimum=1)
     decoder_layers: int = setting(4, "Of the decoder.", minimum=1)
     residual: bool = setting(True, "Whether layers from the third on have residual connections.")
-    cell: str = setting("lstm", _CELL, choices=("gru", "lstm"))
-    variant: str | None = setting(None, "Of the LSTM.", choices=_VARIANTS)
-    peepholes: str | None = setting(None, "Of the LSTM.", choices=("diagonal", "full"))
-    dropout: float = setting(0.2, "Share of values dropped in training.", minimum=0, below=1)
-    learning_rate: float = setting(2e-3, "Of Adam at its peak.", above=0)
-    warmup_steps: int = setting(200, "Steps until the peak.", minimum=1)
-    batch_tokens: int = setting(512, "Tokens of a side in a step.", minimum=1)
-    averaged: int = setting(0, "Checkpoints averaged at the end; 0 for none.", minimum=0)
+    cell: str = setting("lstm", _CELL, choices=_CELLS)
 
 
 MODELS = {
