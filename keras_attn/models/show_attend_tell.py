@@ -119,7 +119,7 @@ class ShowAttendTell(TokenModel):
         if encoder is None:
             encoder = convolutions(image_shape, filters, self.precision.of_model)
         self.annotations = Annotations(encoder, image_shape, dtype=policy, name="annotations")
-        self.grid = self.annotations.grid
+        self.grid, self.image_shape = self.annotations.grid, image_shape
         self.target_embedding = target_embedding(vocabulary_size, embedding_dim, self.precision)
         reading = (
             SoftReading(decoder_units, dtype=policy, name="reading")
