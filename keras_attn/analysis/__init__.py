@@ -1,6 +1,7 @@
 """What models look at and how their gradients flow, in numbers and plots."""
 
 from keras_attn.analysis.alignment import plot_alignments
+from keras_attn.analysis.caption_maps import plot_captions
 from keras_attn.analysis.cell_states import plot_cell_states, states_over_time
 from keras_attn.analysis.curves import plot_curves
 from keras_attn.analysis.gradient_flow import gradient_norms, plot_gradient_flow
@@ -12,6 +13,7 @@ __all__ = [
     "HeadScores",
     "gradient_norms",
     "plot_alignments",
+    "plot_captions",
     "plot_cell_states",
     "plot_curves",
     "plot_gradient_flow",

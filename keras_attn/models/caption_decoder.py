@@ -104,16 +104,62 @@ def given(weights, places):
     return places, ops.zeros_like(places, "bool")
 
 
+class StartFromMean(keras.layers.Layer):
+    """`h_0 = tanh(W_h mean_i a_i + b_h)`, `c_0 = tanh(W_c mean_i a_i + b_c)` (section 3.1.2).
+
+    The decoder then knows what there is in the image, though not where, before it looks.
+
+    Args:
+        units: of the decoder.
+        features: D, width of an annotation.
+    """
+
+    def __init__(self, units: int, features: int, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        policy = self.dtype_policy
+        self.first_hidden = keras.layers.Dense(units, "tanh", dtype=policy, name="first_hidden")
+        self.first_memory = keras.layers.Dense(units, "tanh", dtype=policy, name="first_memory")
+        for layer in (self.first_hidden, self.first_memory):
+            layer.build((None, features))
+        self.built = True
+
+    def call(self, annotations):
+        mean = ops.mean(annotations, axis=1)
+        return [self.first_hidden(mean), self.first_memory(mean)]
+
+
+class LearnedStart(keras.layers.Layer):
+    """`h_0` and `c_0` the same for all images: what the decoder knows it has seen by looking.
+
+    Args:
+        units: of the decoder.
+        features: not read.
+    """
+
+    def __init__(self, units: int, features: int, **kwargs):
+        super().__init__(**kwargs)
+        self.first_hidden, self.first_memory = (
+            self.add_weight(name=name, shape=(units,), initializer="glorot_uniform")
+            for name in ("first_hidden", "first_memory")
+        )
+        self.built = True
+
+    def call(self, annotations):
+        shape = (ops.shape(annotations)[0], self.first_hidden.shape[0])
+        first = self.first_hidden, self.first_memory
+        return [ops.broadcast_to(ops.cast(each, self.compute_dtype), shape) for each in first]
+
+
 class CaptionDecoder(keras.layers.Layer):
     """An LSTM that looks at the places of an image before each word (equations 1 to 6).
 
-    `h_0 = tanh(W_h mean_i a_i + b_h)`, `c_0 = tanh(W_c mean_i a_i + b_c)`
     `a_ti = softmax_i(v . tanh(W_a h_{t-1} + U_a a_i))`
     `h_t, c_t = LSTM([E y_{t-1}; z_t], h_{t-1}, c_{t-1})`, z_t as the reading has it
 
     Args:
         units: of the LSTM.
         attention_units: width of the alignment model.
+        start: `StartFromMean` or `LearnedStart`, which makes h_0 and c_0.
         reading: `SoftReading` or `HardReading`.
         embedding_dim: width of the embedded words.
         features: D, width of an annotation.
@@ -129,19 +175,15 @@ class CaptionDecoder(keras.layers.Layer):
         `places` (B, T) and `is_mixture` (B, T), True where no place was read but the mixture.
     """
 
-    def __init__(self, units, attention_units, reading, embedding_dim, features, **kwargs):
+    def __init__(self, units, attention_units, start, reading, embedding_dim, features, **kwargs):
         super().__init__(autocast=False, **kwargs)
         policy = self.dtype_policy
         self.units, self.features = units, features
-        self.reading = reading
+        self.begin, self.reading = start, reading
         self.attention = AdditiveAttention(attention_units, dtype=policy, name="attention")
         self.attention.build((None, None, units), (None, None, features))
         self.cell = LSTMCell(units, dtype=policy, name="cell")
         self.cell.build((None, embedding_dim + features))
-        self.first_hidden = keras.layers.Dense(units, "tanh", dtype=policy, name="first_hidden")
-        self.first_memory = keras.layers.Dense(units, "tanh", dtype=policy, name="first_memory")
-        for layer in (self.first_hidden, self.first_memory):
-            layer.build((None, features))
         self.built = True
 
     def call(self, embedded, annotations, training=None, places=None):
@@ -164,8 +206,7 @@ class CaptionDecoder(keras.layers.Layer):
 
     def start(self, memory: dict) -> list:
         """h_0 and c_0, (B, units) each."""
-        mean = ops.mean(memory["annotations"], axis=1)
-        return [self.first_hidden(mean), self.first_memory(mean)]
+        return self.begin(memory["annotations"])
 
     def advance(self, embedded, states, memory: dict, choose, training=False):
         """One word: embedded (B, E) -> what the call returns of a step, and the new states."""

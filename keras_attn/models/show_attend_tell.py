@@ -7,7 +7,9 @@ from keras_attn.models.annotations import Annotations, convolutions
 from keras_attn.models.caption_decoder import (
     CaptionDecoder,
     HardReading,
+    LearnedStart,
     SoftReading,
+    StartFromMean,
     entropy_of_places,
     log_probability_of_places,
     most_probable,
@@ -24,6 +26,7 @@ from keras_attn.models.vocabulary_parts import (
 )
 
 ATTENTIONS = ("soft", "hard")
+STARTS = {"mean": StartFromMean, "learned": LearnedStart}
 SIZES = ("vocabulary_size", "embedding_dim", "decoder_units", "attention_units")
 
 
@@ -59,6 +62,8 @@ class ShowAttendTell(TokenModel):
         dropout: share of the embedded words and of the readout dropped in training.
         mixture_share: of the captions which in the training of hard attention read the mixture of
             all places, as soft attention does without its gate (0.5 in the paper).
+        first_state: "mean", h_0 and c_0 as in the paper, or "learned", the same for all images:
+            then what the decoder knows of an image it has seen by looking at a part of it.
         seed: of the places that are drawn.
         name: of the model.
         trainable: whether its weights are trained.
@@ -74,8 +79,8 @@ class ShowAttendTell(TokenModel):
 
     Raises:
         ValueError: a size that is no positive integer, a rate or share outside of its bounds, an
-            unknown attention, an image too small for its halvings, or an encoder that makes no
-            grid.
+            unknown attention or first state, an image too small for its halvings, or an encoder
+            that makes no grid.
 
     Example:
         >>> import keras
@@ -105,6 +110,7 @@ class ShowAttendTell(TokenModel):
         encoder: keras.Model | None = None,
         dropout: float = 0.0,
         mixture_share: float = 0.5,
+        first_state: str = "mean",
         seed: int | None = None,
         name: str | None = None,
         trainable: bool = True,
@@ -129,6 +135,9 @@ class ShowAttendTell(TokenModel):
         self.decoder = CaptionDecoder(
             int(decoder_units),
             attention_units,
+            STARTS[first_state](
+                int(decoder_units), self.annotations.features, dtype=policy, name="start"
+            ),
             reading,
             int(embedding_dim),
             self.annotations.features,
@@ -252,6 +261,7 @@ def _check(settings: dict) -> None:
     settings["dropout"] = require_rate("dropout", settings["dropout"])
     settings["mixture_share"] = require_share("mixture_share", settings["mixture_share"])
     require_choice("attention", settings["attention"], ATTENTIONS)
+    require_choice("first_state", settings["first_state"], tuple(STARTS))
     image_shape, halvings = settings["image_shape"], len(settings["filters"])
     if len(image_shape) != 3:
         raise ValueError(

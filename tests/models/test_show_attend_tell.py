@@ -55,8 +55,7 @@ def test_it_has_the_weights_of_the_paper_and_no_other(model):
 
 def test_a_step_is_that_of_the_equations(model):
     """h_0 to p(y_1), written out from the weights alone."""
-    w = {path.split("/", 1)[-1] if path.count("/") > 1 else path: value.numpy()
-         for path, value in _weights(model).items()}  # fmt: skip
+    w = {path: value.numpy() for path, value in _weights(model).items()}
     places = model.annotations.encoder(IMAGES).numpy().reshape(3, 4, 4)
     mean = places.mean(1)
     h = np.tanh(mean @ w["first_hidden/kernel"] + w["first_hidden/bias"])
@@ -271,6 +270,7 @@ def test_the_penalty_asks_soft_attention_to_look_everywhere_once():
         ({"filters": (3, 0)}, "`filters` must be a positive integer"),
         ({"filters": (3,) * 4}, "halved 4 times has 16 pixels"),
         ({"image_shape": (8, 8)}, "a height, a width and channels"),
+        ({"first_state": "zero"}, "`first_state` must be one of"),
         ({"mixture_share": 1.5}, "`mixture_share` is a share"),
         ({"dropout": 1.0}, "`dropout` is the fraction"),
         ({"encoder": keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])},
@@ -280,6 +280,16 @@ def test_the_penalty_asks_soft_attention_to_look_everywhere_once():
 def test_what_makes_no_captioner_is_said_in_a_sentence(options, sentence):
     with pytest.raises(ValueError, match=rf"{sentence}.*Received: "):
         ShowAttendTell(**{**SIZES, **options})
+
+
+def test_a_learned_first_state_knows_nothing_of_the_image_before_it_looks():
+    model = _model("hard", first_state="learned")
+    states = model.initial_state(model.encode({"images": IMAGES}))["decoder"]
+    for state in states:
+        np.testing.assert_array_equal(state, np.broadcast_to(state[0], (3, 6)))
+    assert np.abs(states[0]).max() > 0
+    shape = [variable.shape for variable in model.decoder.begin.trainable_variables]
+    assert shape == [(6,), (6,)]
 
 
 def test_soft_attention_is_not_told_where_to_look():
