@@ -31,7 +31,8 @@ def caption_objective(
     The advantage `A_bt = sum_{t' >= t} (log p(y_bt' | s) - m)` is a constant: a place has no
     influence on the words before it, and m, the moving mean of what a word had so far
     (`expected_reward` of the model's reading), is the baseline for each word that is left. A
-    caption that read the mixture of all places drew none, and has no part in the middle term.
+    caption that read the mixture of all places drew none, and has no part in the middle term. The
+    value is that of the first term alone, an estimate of -L: the others have a gradient only.
 
     Args:
         coverage_weight: lambda of soft attention; hard attention has no such term.
@@ -68,7 +69,8 @@ def caption_objective(
         if "places" not in told:
             return total + coverage_weight * _coverage(told["attention"], mask), count
         policy, entropy = _of_places(model, told, labels, mask)
-        return total + policy_weight * policy - entropy_weight * entropy, count
+        taught = policy_weight * policy - entropy_weight * entropy
+        return total + taught - tf.stop_gradient(taught), count
 
     return objective
 

@@ -222,6 +222,16 @@ def test_the_surrogate_has_the_gradient_of_the_bound_and_broken_twins_have_not()
     assert any("query_kernel" in path for path in _differing(leaking)), "the sample is a constant"
 
 
+def test_the_loss_of_a_draw_is_that_of_its_words_whatever_else_it_teaches():
+    model = _model("hard")
+    places = np.zeros((3, 3), np.int32)
+    words = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        LABELS, model.tell(INPUTS, places=places)["logits"]
+    )
+    total, _ = caption_objective(entropy_weight=3.0)(_Given(model, places), (INPUTS, LABELS, MASK))
+    np.testing.assert_allclose(total, np.sum(words * MASK), rtol=1e-5)
+
+
 def test_the_expected_reward_moves_towards_that_of_a_word():
     model = _model("hard", mixture_share=0.0)
     caption_objective()(model, (INPUTS, LABELS, MASK))
