@@ -14,9 +14,8 @@ _TITLE = 0.3  # inches above each image
 def plot_captions(captions: Sequence[tuple]):
     """Draw images, and beside each what was said of it, a map of the attention over it a word.
 
-    A map is laid over the image as light on a darkened picture: where nothing was looked at it is
-    nearly black, where the most was looked at it is as bright as it is. Maps are enlarged smoothly,
-    for a place of the grid has seen more than its own rectangle.
+    A map is laid over the image as light on a darkened picture, so that it can be seen on black
+    too. Maps are enlarged smoothly, for a place of the grid has seen more than its own rectangle.
 
     Args:
         captions: `(image, words, maps)` each, such as `serving.CaptionModel.captions` gives: image
@@ -64,7 +63,8 @@ def lit(image: np.ndarray, weights: np.ndarray) -> np.ndarray:
     light = _enlarged(np.asarray(weights, float), image.shape[:2])
     largest = light.max()
     light = light / largest if largest > 0 else light
-    return image * (0.12 + 0.88 * light[..., None])
+    dark, bright = 0.25 * image, 0.35 + 0.65 * image
+    return dark + (bright - dark) * light[..., None]
 
 
 def _enlarged(weights: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
