@@ -24,7 +24,11 @@ from pathlib import Path
 
 from report import RESULTS, write_result
 
-from keras_attn.recipes.settings import RNNSearchSettings, resolved
+from keras_attn.recipes.translation_settings import (
+    DEFAULT_VOCABULARY,
+    RNNSearchSettings,
+    of_model,
+)
 
 ROOT = Path(__file__).parent.parent
 BUCKETS = ((1, 8), (9, 12), (13, 16), (17, 22), (23, 28), (29, 36), (37, 46), (47, 60))
@@ -138,7 +142,7 @@ def shares_of_search(options: dict, vocabulary: int) -> dict:
     """The parameters of RNNsearch, and what of them is there for attention alone."""
     from keras_attn.recipes.translation_models import ARCHITECTURES
 
-    options = resolved(RNNSearchSettings, options, "The model")
+    options = of_model("rnnsearch", options, {})
     model = ARCHITECTURES["rnnsearch"].build(vocabulary, options)
     total, attention = model.count_params(), model.decoder.cell.attention.count_params()
     words = vocabulary * model.settings["embedding_dim"]
@@ -247,11 +251,9 @@ def main():
         directory, model, options, minutes = sys.argv[2:]
         return train_one(Path(directory), model, json.loads(options), float(minutes))
     given = arguments()
-    from keras_attn.recipes.translation_subwords import VOCABULARY_SIZE as VOCABULARY
-
     embedding = RNNSearchSettings().embedding_dim
-    search = shares_of_search({}, VOCABULARY)
-    width = equal_width(VOCABULARY, embedding, search["parameters"])
+    search = shares_of_search({}, DEFAULT_VOCABULARY)
+    width = equal_width(DEFAULT_VOCABULARY, embedding, search["parameters"])
     directories = {n: given.directory / f"vector-{n}" for n in [width, *given.widths]}
     runs = [(given.directory / "rnnsearch", "rnnsearch", {})]
     runs += [(path, "rnn-encoder-decoder", {"units": n}) for n, path in directories.items()]
@@ -270,7 +272,9 @@ def main():
             figures["RNNsearch"]["bleu, sentences"] - vectors[width]["bleu, sentences"], 2
         ),
         "attention": search,
-        "widening the vector": growth(VOCABULARY, embedding, [width, *given.widths], vectors),
+        "widening the vector": growth(
+            DEFAULT_VOCABULARY, embedding, [width, *given.widths], vectors
+        ),
     }
     print(json.dumps(result, indent=1))
     if not given.try_out:

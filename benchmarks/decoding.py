@@ -1,189 +1,175 @@
 """How fast searches are, in milliseconds a batch, against other libraries of the same size.
 
-A Transformer of width 256 with 3 + 3 layers and 8,000 words, random weights, writes exactly 64
-tokens for sources of 32 (the end token is forbidden): greedy search with a cache of keys and
-values, and beam search of width 4, ours; greedy search of KerasHub's BART, of an eager loop in
-PyTorch and of CTranslate2 in float32. Each library runs only if it is installed.
+A Transformer of width 256 with 3 + 3 layers and 8,000 words, random weights, float32, writes
+exactly 64 tokens for sources of 32 (the end token is forbidden): greedy search with a cache of keys
+and values and beam search of width 4, ours and CTranslate2's; greedy search of KerasHub's BART and
+of an eager loop in PyTorch. A library that is not installed is left out.
 
     pip install keras-hub torch ctranslate2
     python benchmarks/decoding.py
 
-All run in turn in one process; the table has medians. Then ours alone at growing lengths.
+Each contender has a process of its own, which waits while another one runs, and each the number of
+threads that suits it best: every one is tried with one and with two, ours also as a graph and
+compiled, and the fastest of each then run in turn. The table has the medians of those turns. Then
+ours alone at growing lengths.
 """
 
 import argparse
+import itertools
+import json
 import statistics
-import time
-from dataclasses import dataclass, replace
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-import keras
-import numpy as np
-import tensorflow as tf
-from decoding_rivals import END, START, ctranslate2_float32, keras_hub_bart, torch_loop
+from decoding_process import CONTENDERS, Size
 from report import write_result
 
-from keras_attn.decoding import beam_search, greedy_search
-from keras_attn.models import Transformer
-
+PROCESS = Path(__file__).with_name("decoding_process.py")
 TARGETS = {  # the time of the other over ours, at batch 1 and 32
     "KerasHub": (3.0, 1.5),
     "torch": (1.3, 0.8),
     "CTranslate2": (0.85, 0.6),
 }
 BEAM_TARGETS = (3.0, 4.5)  # beam 4 over greedy, at most
-RIVALS = {"KerasHub": keras_hub_bart, "torch": torch_loop, "CTranslate2": ctranslate2_float32}
+FORMS = {
+    "greedy": ["greedy, graph", "greedy, XLA"],
+    "beam 4": ["beam 4, graph", "beam 4, XLA"],
+    **{name: [name] for name in list(CONTENDERS)[4:]},
+}
+"""The contenders, and the forms of each of which the fastest counts."""
 
 
 @dataclass(frozen=True)
-class Size:
-    """The size of all models."""
+class Task:
+    """What is decoded."""
 
-    dim: int = 256
-    heads: int = 4
-    intermediate: int = 1024
-    layers: int = 3
-    vocabulary: int = 8_000
+    size: Size
+    batch_size: int
+    source_length: int
+    length: int
 
-
-def our_search(size: Size, length: int, beam_width: int, compiled: bool):
-    """Greedy search or beam search over our model, compiled by XLA or as a graph."""
-    model = Transformer(
-        size.vocabulary,
-        size.vocabulary,
-        size.dim,
-        size.heads,
-        size.intermediate,
-        size.layers,
-        size.layers,
-        max_length=length,
-    )
-
-    @tf.function(jit_compile=compiled)
-    def search(source):
-        batch_size = source.shape[0]
-        lengths = tf.fill([batch_size], source.shape[1])
-        state = model.initial_state(model.encode({"source": source, "source_lengths": lengths}))
-
-        def step(tokens, state):  # the alignment is not asked for
-            return model.step(tokens, state)[:2]
-
-        call = (step, state, batch_size, START, END, length)
-        if beam_width == 1:
-            return greedy_search(*call, forbidden_tokens=[END]).tokens
-        return beam_search(*call, beam_width, forbidden_tokens=[END]).tokens
-
-    def run(source, _length):
-        found = search(tf.constant(source)).numpy()
-        assert found.shape[2] == length
-        return found
-
-    return run
+    @property
+    def arguments(self) -> list[str]:
+        return [
+            json.dumps(asdict(self.size)),
+            *map(str, (self.batch_size, self.source_length, self.length)),
+        ]
 
 
-def faster_of(graph, compiled, source, length):
-    """Which of the two modes is faster here, and both times in milliseconds."""
-    times = {"graph": [], "XLA": []}
-    for _ in range(3):
-        times["graph"].append(seconds(graph, source, length))
-        times["XLA"].append(seconds(compiled, source, length))
-    medians = {name: round(1e3 * statistics.median(each), 2) for name, each in times.items()}
-    return min(medians, key=medians.get), medians
+class Contender:
+    """A process that is ready and waits; `milliseconds` lets it run once."""
+
+    def __init__(self, process: subprocess.Popen):
+        self._process = process
+
+    def milliseconds(self) -> float:
+        self._process.stdin.write("run\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
 
 
-def seconds(run, source, length) -> float:
-    start = time.perf_counter()
-    run(source, length)
-    return time.perf_counter() - start
+@contextmanager
+def running(name: str, threads: int, task: Task) -> Iterator[Contender | None]:
+    """A contender in a process of its own; None if its library is not installed."""
+    command = [sys.executable, str(PROCESS), name, str(threads), *task.arguments]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        # Whatever a library prints while it is built is passed over.
+        said = next(line for line in process.stdout if line.startswith(("ready", "absent")))
+        yield Contender(process) if said.startswith("ready") else None
+        process.stdin.close()
 
 
-def sources(size: Size, batch_size: int, length: int):
-    rng = np.random.default_rng(0)
-    return rng.integers(3, size.vocabulary, (batch_size, length)).astype("int32")
+def tried(forms: list[str], threads: tuple[int, ...], task: Task) -> dict[tuple, float]:
+    """The median of three runs of every form with every number of threads; none if absent."""
+    found = {}
+    for form, number in itertools.product(forms, threads):
+        with running(form, number, task) as contender:
+            if contender is not None:
+                times = [contender.milliseconds() for _ in range(3)]
+                found[form, number] = statistics.median(times)
+    return found
 
 
-def contenders(size: Size, source, length: int) -> tuple[dict, dict]:
-    """What is timed, by name, each called once; and why ours runs in its mode, or who is absent."""
-    runs, notes = {}, {}
-    for name, width in (("greedy", 1), ("beam 4", 4)):
-        modes = [our_search(size, length, width, compiled) for compiled in (False, True)]
-        for run in modes:
-            run(source, length)
-        mode, milliseconds = faster_of(*modes, source, length)
-        runs[name] = modes[mode == "XLA"]
-        notes[name] = {"mode": mode, "milliseconds": milliseconds}
-    for name, make in RIVALS.items():
-        try:
-            runs[name] = make(size)
-        except ImportError as error:
-            notes[name] = f"not run: {error}"
-            continue
-        runs[name](source, length)
-    return runs, notes
+def compare(task: Task, threads: tuple[int, ...], rounds: int) -> dict:
+    """Medians of all contenders at their best, in turn, and the ratios that have targets."""
+    trials = {name: tried(forms, threads, task) for name, forms in FORMS.items()}
+    best = {name: min(found, key=found.get) for name, found in trials.items() if found}
+    times = {name: [] for name in best}
+    with ExitStack() as stack:
+        ready = {name: stack.enter_context(running(*chosen, task)) for name, chosen in best.items()}
+        for _ in range(rounds):
+            for name, contender in ready.items():
+                times[name].append(contender.milliseconds())
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    return {
+        "milliseconds": {name: round(value, 2) for name, value in medians.items()},
+        "ratios": ratios(medians, 0 if task.batch_size == 1 else 1),
+        "form and threads": {name: list(chosen) for name, chosen in best.items()},
+        "tried, milliseconds": {
+            f"{form}, {number} threads": round(value, 2)
+            for found in trials.values()
+            for (form, number), value in found.items()
+        },
+        "not installed": [name for name in FORMS if name not in best],
+    }
 
 
-def compare(size: Size, batch_size: int, source_length: int, length: int, rounds: int) -> dict:
-    """Medians of all contenders in turn, and the ratios that have targets."""
-    source = sources(size, batch_size, source_length)
-    runs, notes = contenders(size, source, length)
-    times = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            times[name].append(seconds(run, source, length))
-    medians = {name: 1e3 * statistics.median(each) for name, each in times.items()}
-    column = 0 if batch_size == 1 else 1
-    ratios = {
-        f"{name} / greedy": {
-            "ratio": round(medians[name] / medians["greedy"], 2),
-            "target": f"at least {TARGETS[name][column]}",
-        }
-        for name in RIVALS
+def ratios(medians: dict[str, float], column: int) -> dict:
+    """The time of the others over that of our search of the same kind, and of our beam."""
+    found = {
+        f"{name} / greedy": (medians[name] / medians["greedy"], f"at least {targets[column]}")
+        for name, targets in TARGETS.items()
         if name in medians
     }
-    ratios["beam 4 / greedy"] = {
-        "ratio": round(medians["beam 4"] / medians["greedy"], 2),
-        "target": f"at most {BEAM_TARGETS[column]}",
+    found["beam 4 / greedy"] = (
+        medians["beam 4"] / medians["greedy"],
+        f"at most {BEAM_TARGETS[column]}",
+    )
+    if "CTranslate2, beam 4" in medians:
+        ratio = medians["CTranslate2, beam 4"] / medians["beam 4"]
+        found["CTranslate2, beam 4 / beam 4"] = (ratio, "none")
+    return {
+        name: {"ratio": round(ratio, 2), "target": target}
+        for name, (ratio, target) in found.items()
     }
-    rounded = {name: round(value, 2) for name, value in medians.items()}
-    return {"milliseconds": rounded, "ratios": ratios, "notes": notes}
 
 
-def growth(size: Size, source_length: int, lengths: list[int], rounds: int) -> dict:
+def growth(task: Task, lengths: list[int], rounds: int) -> dict:
     """Milliseconds a token of greedy search at growing lengths: the same if time is linear."""
-    source, found = sources(size, 1, source_length), {}
+    found = {}
     for length in lengths:
-        run = our_search(size, length, 1, compiled=False)
-        run(source, length)
-        median = statistics.median(seconds(run, source, length) for _ in range(rounds))
-        found[length] = round(1e3 * median / length, 3)
+        with running("greedy, graph", 1, replace(task, length=length)) as contender:
+            times = [contender.milliseconds() for _ in range(rounds)]
+        found[length] = round(statistics.median(times) / length, 3)
     return found
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--source-length", type=int, default=32)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--small", action="store_true", help="A quick try; writes no result.")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     size, batches, lengths = Size(), (1, 32), [64, 128, 256, 512]
-    if arguments.small:
-        size = replace(size, dim=32, heads=2, intermediate=64, layers=1, vocabulary=200)
-        batches, lengths = (1, 4), [16, 32]
-    keras.utils.set_random_seed(1)
+    if given.small:
+        size, batches, lengths = Size(32, 2, 64, 1, 200), (1, 4), [16, 32]
     figures = {}
     for batch_size in batches:
-        row = compare(size, batch_size, arguments.source_length, arguments.length, arguments.rounds)
-        figures[f"batch {batch_size}"] = row
-        print(f"batch {batch_size}: milliseconds {row['milliseconds']}")
-        for name, ratio in row["ratios"].items():
-            print(f"  {name}: {ratio['ratio']} (target: {ratio['target']})")
-        for name, note in row["notes"].items():
-            print(f"  {name}: {note}")
-    figures["milliseconds a token by length, greedy as a graph, batch 1"] = growth(
-        size, arguments.source_length, lengths, arguments.rounds
+        task = Task(size, batch_size, given.source_length, given.length)
+        figures[f"batch {batch_size}"] = row = compare(task, tuple(given.threads), given.rounds)
+        print(json.dumps(row, indent=1), flush=True)
+    task = Task(size, 1, given.source_length, given.length)
+    figures["milliseconds a token by length, greedy as a graph, one thread, batch 1"] = growth(
+        task, lengths, given.rounds
     )
-    print("milliseconds a token by length:", figures[next(reversed(figures))])
-    if not arguments.small:
+    if not given.small:
         write_result("decoding", figures, "ratios are times of the named over ours")
 
 

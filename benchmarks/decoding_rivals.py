@@ -1,7 +1,8 @@
-"""The libraries that greedy search is timed against, each a function of source ids.
+"""The libraries that our searches are timed against, each a function of source ids.
 
-Each is built for a size and returns `run(source (B, S), length)`, which decodes exactly `length`
-tokens greedily from random weights, with a cache of keys and values.
+Each is built for a size and a number of threads and returns `run(source (B, S), length)`, which
+decodes exactly `length` tokens from random weights, with a cache of keys and values. A library is
+imported when it is built, in a process that imports no other.
 """
 
 import tempfile
@@ -12,8 +13,17 @@ import numpy as np
 START, END = 1, 2
 
 
-def keras_hub_bart(size):
-    """KerasHub's BART, `generate` as it is compiled by default."""
+def limit_tensorflow(threads: int) -> None:
+    """So many threads for TensorFlow, before it computes anything."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def keras_hub_bart(size, threads):
+    """KerasHub's BART, `generate` as it is compiled by default, greedily."""
+    limit_tensorflow(threads)
     from keras_hub.models import BartBackbone, BartSeq2SeqLM
 
     backbone = BartBackbone(
@@ -44,12 +54,13 @@ def keras_hub_bart(size):
     return run
 
 
-def torch_loop(size):
-    """PyTorch, eagerly, one token at a time, with preallocated caches."""
+def torch_loop(size, threads):
+    """PyTorch, eagerly, greedily, one token at a time, with preallocated caches."""
     import torch
     from torch import nn
     from torch.nn.functional import scaled_dot_product_attention
 
+    torch.set_num_threads(threads)
     heads, width = size.heads, size.dim // size.heads
 
     class Attention(nn.Module):
@@ -113,7 +124,7 @@ def torch_loop(size):
     return run
 
 
-def ctranslate2_float32(size):
+def ctranslate2_float32(size, threads, beam_width=1):
     """CTranslate2 with float32 weights, a random Transformer written in its own format."""
     import ctranslate2
 
@@ -127,14 +138,14 @@ def ctranslate2_float32(size):
     spec.validate()
     spec.optimize(quantization="float32")
     spec.save(str(path))
-    translator = ctranslate2.Translator(str(path), compute_type="float32", intra_threads=0)
+    translator = ctranslate2.Translator(str(path), compute_type="float32", intra_threads=threads)
 
     def run(source, length):
         _ = directory  # the model lies there
         batch = [[words[token] for token in row] for row in source.tolist()]
         return translator.translate_batch(
             batch,
-            beam_size=1,
+            beam_size=beam_width,
             min_decoding_length=length,
             max_decoding_length=length,
             max_batch_size=0,

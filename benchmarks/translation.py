@@ -135,7 +135,8 @@ def main():
     amount = f"{given.minutes:g} minutes" if given.minutes else f"{given.steps} steps"
     name = given.name or f"{given.model}, {amount}"
     run = RunDirectory(given.directory / name.replace(" ", "-").replace(",", ""))
-    if train(recipe, run, budget, given.patience, given.tensorboard) is not None:
+    options = {"patience": given.patience, "tensorboard": given.tensorboard}
+    if train(recipe, run, budget, **options) is not None:
         raise SystemExit("Stopped; the same command goes on from here.")
     figures = {
         **measured(run, given.length_penalty),

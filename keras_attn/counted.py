@@ -1,7 +1,8 @@
 """Progress of what goes through items one after the other."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
@@ -13,16 +14,36 @@ Item = TypeVar("Item")
 def counted(
     items: Iterable[Item], description: str, total: int | None = None, log_seconds: float = 15.0
 ) -> Iterator[Item]:
-    """Go through items and show on standard error how many are done.
-
-    On a terminal that is a bar, elsewhere a line every `log_seconds`; if it is known how many there
-    are, a line at the end says how long they took.
+    """Go through items and show on standard error how many are done: see `counter`.
 
     Args:
         items: that each take a while.
         description: what is done with them, "translated" for example.
         total: how many there are, if that is known.
         log_seconds: between two lines where there is no terminal.
+    """
+    with counter(description, total, log_seconds) as count:
+        for item in items:
+            yield item
+            count(1)
+
+
+@contextmanager
+def counter(
+    description: str, total: int | None = None, log_seconds: float = 15.0
+) -> Iterator[Callable[[int], None]]:
+    """While this lasts, show on standard error how many items are done.
+
+    On a terminal that is a bar, elsewhere a line every `log_seconds`; if it is known how many there
+    are, a line at the end says how long they took.
+
+    Args:
+        description: what is done with them, "translated" for example.
+        total: how many there are, if that is known.
+        log_seconds: between two lines where there is no terminal.
+
+    Yields:
+        A function to be called with the number of items that were done since the last call.
     """
     console = Console(stderr=True)
     started = logged = time.monotonic()
@@ -45,12 +66,15 @@ def counted(
         transient=True,  # the last line says the same
     ) as progress:
         task = progress.add_task(description, total=total)
-        for item in items:
-            yield item
-            done += 1
-            progress.advance(task)
+
+        def count(number: int):
+            nonlocal done, logged
+            done += number
+            progress.advance(task, number)
             if not console.is_terminal and time.monotonic() - logged >= log_seconds:
                 logged = time.monotonic()
                 show()
+
+        yield count
     if total is not None:
         show()

@@ -15,6 +15,7 @@ from keras_attn.ops.labels import (
 )
 from keras_attn.ops.masks import token_mask
 from keras_attn.ops.precision import at_least_float32
+from keras_attn.saved import registered
 from keras_attn.special_tokens import PADDING
 
 
@@ -153,7 +154,7 @@ def doubly_stochastic_penalty(attention, lengths):
     return ops.divide_no_nan(total, ops.cast(ops.shape(attention)[0], total.dtype))
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class TokenLoss(keras.losses.Loss):
     """`token_loss` for `model.compile`: the mean over the real tokens of a batch.
 

@@ -59,7 +59,6 @@ def test_a_stopped_training_keeps_its_steps_and_goes_on(tmp_path):
         assert sentence == "Stopped; the same command goes on from here."
         assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
             "best.npz",
-            "budget.json",
             "characters.json",
             "history.jsonl",
             "last.npz",
@@ -99,6 +98,7 @@ def test_evaluate_predict_export_and_plot_a_run(dates_run, tmp_path):
     evaluated = _run("evaluate", "--run", dates_run.path)
     assert evaluated.exit_code == 0
     assert float(evaluated.stdout.split(":")[1]) > 0.3
+    assert "Evaluated on 2,000 dates of days that are neither" in evaluated.stderr
     predicted = _run("predict", "--run", dates_run.path, input="3. März 1998\r\n\n1/2/03")
     assert predicted.exit_code == 0
     assert len(predicted.stdout.splitlines()) == 3
@@ -185,33 +185,3 @@ def test_a_flag_that_is_not_supported_yet_says_so(flag, tmp_path):
 def test_a_boolean_flag_may_be_false(tmp_path):
     result = _run("serve", f"--model_base_path={tmp_path}", "--enable_batching=false")
     assert "not supported" not in result.stderr
-
-
-def test_a_run_begins_from_another_and_a_file_and_goes_on_with_its_name_alone(dates_run, tmp_path):
-    config, run = tmp_path / "run.yaml", tmp_path / "run"
-    config.write_text("training_dates: 300\nbatch-size: 16\nsteps: 2\nseed: 5\n")
-    given = ("--run", run, "--config", config, "--seed", 7, "--init-from", dates_run.path)
-    begun = _run("train", "dates", *given)
-    assert begun.exit_code == 0, begun.output
-    kept = json.loads((run / "settings.json").read_text())["settings"]
-    assert (kept["training_dates"], kept["batch_size"], kept["seed"]) == (300, 16, 7)
-    found = float(_run("evaluate", "--run", run).stdout.split(":")[1])
-    assert found > 0.2  # of a model that had learned
-    finished = _run("train", "--run", run)
-    assert "is finished, at step 2" in finished.output
-    assert "step 3 of 3" in _run("train", "--run", run, "--steps", 3).output
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("units: many", ["--units is a whole number", "'many'"]),
-        ("nonsense: 3", ["nonsense", "training_dates"]),
-        ("- 3", ["does not hold settings"]),
-        ("a: [", ["is not YAML"]),
-    ],
-)
-def test_a_bad_configuration_is_one_sentence(tmp_path, content, words):
-    (tmp_path / "run.yaml").write_text(content)
-    result = _run("train", "dates", "--run", tmp_path / "run", "--config", tmp_path / "run.yaml")
-    _assert_one_sentence(result, *words)

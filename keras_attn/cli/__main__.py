@@ -1,6 +1,6 @@
-"""`python -m keras_attn.cli`."""
+"""`python -m keras_attn.cli` is `keras-attn`."""
 
 from keras_attn.cli import main
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="keras-attn")

@@ -1,4 +1,4 @@
-"""The demo: everything that a model goes through, in two minutes."""
+"""keras-attn demo: the whole road of one small model."""
 
 import json
 import urllib.request
@@ -6,16 +6,18 @@ from pathlib import Path
 
 import click
 
+from keras_attn.cli.evaluate import print_metrics
+from keras_attn.cli.export import export_model
+from keras_attn.cli.options import PATH
 from keras_attn.cli.pictures import save
-from keras_attn.cli.runs import loaded, print_metrics
-from keras_attn.cli.serving import export_version
-from keras_attn.cli.training import train_recipe
+from keras_attn.cli.runs import loaded
+from keras_attn.cli.train import train_recipe
 
 
 @click.command()
 @click.option(
     "--directory",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default="keras-attn-demo",
     show_default=True,
     help="Where the run, the exported model and the picture go.",
@@ -29,13 +31,13 @@ def demo(directory: Path, steps: int | None):
 
     require_packages(["babel", "matplotlib", "tensorflow_serving", "uvicorn"], "The demo")
     run_path = directory / "run"
-    train_recipe("dates", run_path, steps=steps)
-    recipe, text_model = loaded(run_path, None)
-    print_metrics(recipe.evaluate(text_model))
-    version = export_version(text_model, directory / "models" / "dates")
+    train_recipe("dates", run_path, {}, steps=steps)
+    recipe, model = loaded(run_path, None)
+    print_metrics(recipe.evaluate(model))
+    version = export_model(model, directory / "models" / "dates")
     _ask_over_http(directory / "models" / "dates", recipe.samples)
     picture = directory / "alignment.png"
-    save(recipe.plot(text_model, recipe.texts_to_show(3)), picture)
+    save(recipe.plot(model, recipe.samples[:3]), picture)
     click.echo(f"Alignment heat map: {picture}")
     click.echo(
         f"To go on serving it: keras-attn serve --model_name=dates "

@@ -1,4 +1,4 @@
-"""Draw what a model looks at, and how its training went."""
+"""keras-attn plot, curves and heads: what a run did, drawn."""
 
 import logging
 import os
@@ -9,22 +9,24 @@ import click
 from keras_attn.cli.options import PATH, recipe_option, run_option
 from keras_attn.cli.runs import import_tensorflow, loaded, require_run_directory
 from keras_attn.errors import UserError
-from keras_attn.protocols import SupportsAttentionMaps
+
+_SHOWN = 3  # texts that are drawn where none is given
 
 
 @click.command()
 @run_option
 @recipe_option
-@click.option(
-    "--output", type=click.Path(path_type=Path), required=True, help="A .png or .svg file."
-)
+@click.option("--output", type=PATH, required=True, help="A .png or .svg file.")
 @click.argument("texts", nargs=-1)
 def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...]):
-    """Draw what the model did with each of TEXTS: where it looked, or what its cells held."""
-    require_picture(output)
-    recipe, text_model = loaded(run_path, recipe)
-    given = [os.fsencode(text) for text in texts]
-    save(recipe.plot(text_model, given or recipe.texts_to_show(3)), output)
+    """Draw what the model did with each of TEXTS: where it looked, or what its cells held.
+
+    Without TEXTS it draws the samples of the recipe, or the first validation sentences.
+    """
+    _require_picture(output)
+    recipe, model = loaded(run_path, recipe)
+    shown = [os.fsencode(text) for text in texts] or shown_texts(recipe, _SHOWN)
+    save(recipe.plot(model, shown), output)
     click.echo(output)
 
 
@@ -33,7 +35,7 @@ def plot(run_path: Path, recipe: str | None, output: Path, texts: tuple[str, ...
 @click.option("--output", type=PATH, required=True, help="A .png or .svg file.")
 def curves(run_paths: tuple[Path, ...], output: Path):
     """Draw loss, metrics, learning rate, gradient norm and speed of one or several RUNs."""
-    require_picture(output)
+    _require_picture(output)
     for run_path in run_paths:
         require_run_directory(run_path)
     import_tensorflow()
@@ -71,21 +73,26 @@ def heads(
     output: Path | None,
     text: str | None,
 ):
-    """Say of every head of a Transformer whether it is positional, copying or uniform."""
-    require_picture(output)
-    recipe, text_model = loaded(run_path, recipe)
-    if not isinstance(text_model.model, SupportsAttentionMaps):
-        raise UserError(f"{run_path} is a run of a model without heads; train a Transformer.")
-    from keras_attn.analysis import plot_heads, score_heads, sentence_maps
+    """Say of every head of a Transformer whether it is positional, copying or uniform.
 
-    sources, targets = recipe.validation_texts(sentences)
-    blocks = sentence_maps(text_model, sources, targets)[attention]
-    scores = [score_heads(examples) for examples in blocks]
+    TEXT is what is drawn; without it the first sample of the recipe, or the first validation
+    sentence.
+    """
     if output is not None:
-        texts = [os.fsencode(text) if text else recipe.texts_to_show(1)[0]]
-        shown = [examples[0] for examples in sentence_maps(text_model, texts)[attention]]
-        queries, keys, _ = shown[0]
-        save(plot_heads(queries, keys, [weights for _, _, weights in shown], scores), output)
+        _require_picture(output)
+    recipe, model = loaded(run_path, recipe)
+    from keras_attn.analysis import plot_heads, score_heads
+    from keras_attn.recipes.recipe import ShowsHeads
+
+    if not isinstance(recipe, ShowsHeads):
+        raise UserError(f"{run_path} is a run of a model without heads; train a Transformer.")
+    blocks = recipe.head_maps(model, *recipe.validation_texts(sentences))[attention]
+    scores = [score_heads(examples) for examples in blocks]
+    if output is not None:  # drawn before anything is printed: a failure leaves no half answer
+        shown = [os.fsencode(text)] if text else shown_texts(recipe, 1)
+        maps = [examples[0] for examples in recipe.head_maps(model, shown)[attention]]
+        queries, keys, _ = maps[0]
+        save(plot_heads(queries, keys, [weights for _, _, weights in maps], scores), output)
     for block, row in enumerate(scores, start=1):
         for head, score in enumerate(row, start=1):
             click.echo(f"{attention} block {block} head {head}: {score.described}")
@@ -93,15 +100,21 @@ def heads(
         click.echo(output)
 
 
-def require_picture(output: Path | None):
-    if output is not None and output.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")
+def shown_texts(recipe, count: int) -> list[str]:
+    """The first texts worth showing: samples, or else validation sentences."""
+    return list(recipe.samples[:count] or recipe.validation_texts(count)[0])
 
 
-def save(figure, output: Path):
+def save(figure, output: Path) -> None:
+    """Write a figure as the kind of file that its name says, whole or not at all."""
     from keras_attn.analysis import save_figure
     from keras_attn.files import written_whole
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     with written_whole(output) as file:
         save_figure(figure, file, output.suffix[1:].lower())
+
+
+def _require_picture(output: Path) -> None:
+    if output.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"A plot is a .png or a .svg file; {output} is neither.")

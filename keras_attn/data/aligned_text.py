@@ -29,9 +29,9 @@ def read_lines(path: str | os.PathLike) -> Iterator[str | None]:
         >>> list(read_lines("two.txt"))
         ['one', 'two\\x0bthree']
     """
-    with _opened(path) as file:
-        for number, line in enumerate(_raw_lines(file), start=1):
-            yield None if line is None else _decoded(line, path, number)
+    with opened_text(path) as file:
+        for number, line in enumerate(raw_lines(file), start=1):
+            yield None if line is None else decoded(line, path, number)
 
 
 def count_lines(path: str | os.PathLike) -> int:
@@ -41,7 +41,7 @@ def count_lines(path: str | os.PathLike) -> int:
         UserError: if there is no such file or it cannot be read.
     """
     lines, last = 0, b"\n"
-    with _opened(path) as file:
+    with opened_text(path) as file:
         while part := file.read(1 << 20):
             lines += part.count(b"\n")
             last = part[-1:]
@@ -65,8 +65,14 @@ def aligned_lines(
     yield from zip(read_lines(source), read_lines(target), strict=True)
 
 
-def _opened(path: str | os.PathLike) -> BinaryIO:
-    """The file, after its byte-order mark; a pipe is refused because it cannot be read twice."""
+def opened_text(path: str | os.PathLike) -> BinaryIO:
+    """A text file opened to read bytes, after its byte-order mark.
+
+    A pipe is refused because it cannot be read twice.
+
+    Raises:
+        UserError: if there is no such file or it cannot be read.
+    """
     path: Path | RemotePath = path_of(path).absolute()
     if not path.exists():
         raise UserError(f"There is no file {path}.")
@@ -81,8 +87,8 @@ def _opened(path: str | os.PathLike) -> BinaryIO:
     return file
 
 
-def _raw_lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Lines without their ends; None for one that is too long."""
+def raw_lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Lines without their ends; None for one that is longer than `LONGEST_LINE`."""
     while line := file.readline(LONGEST_LINE + len(b"\r\n")):
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         yield text if len(text) <= LONGEST_LINE else None
@@ -90,7 +96,12 @@ def _raw_lines(file: BinaryIO) -> Iterator[bytes | None]:
             line = file.readline(LONGEST_LINE)
 
 
-def _decoded(line: bytes, path: str | os.PathLike, number: int) -> str:
+def decoded(line: bytes, path: str | os.PathLike, number: int) -> str:
+    """The text of a line.
+
+    Raises:
+        UserError: if it is not UTF-8; the sentence names the file, the line and the byte.
+    """
     try:
         return line.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Multi30k: 29,000 captions of photographs in English and German, and their test sets.
+"""Multi30k: 29,000 captions of photographs in English, German and French, and their test sets.
 
 Elliott et al. 2016, "Multi30K: Multilingual English-German Image Descriptions".
 """
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from keras_attn.data.locations import corpus_directory
 
+LANGUAGES = ("en", "de", "fr")
 SPLITS = ("train", "val", "test_2016_flickr")
 PIECE_SPLITS = ("train", "valid", "test.2016", "test.2017", "test.coco")
 _HOW_TO_GET = (
@@ -24,7 +25,7 @@ def multi30k_files(split: str, source: str = "en", target: str = "de") -> tuple[
 
     Args:
         split: `train` (29,000 pairs), `val` (1,014) or `test_2016_flickr` (1,000).
-        source, target: languages, as the files end.
+        source, target: of `LANGUAGES`, as the files end.
 
     Raises:
         ValueError: if there is no such split.

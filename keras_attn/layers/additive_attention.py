@@ -9,9 +9,10 @@ from keras_attn.checks import require_rate, require_size
 from keras_attn.layers import single_head
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import additive_attention, project
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class AdditiveAttention(keras.layers.Layer):
     """Attention whose score is a network with one hidden layer.
 

@@ -11,9 +11,10 @@ from keras_attn.layers import cell_protocol
 from keras_attn.layers.recurrent_checks import flat_shapes, require_features, require_states
 from keras_attn.ops import masks
 from keras_attn.protocols import Attention, RecurrentCell
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class AttentionCell(keras.layers.Layer):
     """One step of a recurrent cell that reads a memory before it moves.
 

@@ -5,9 +5,10 @@ import tensorflow as tf
 
 from keras_attn.ops.dropout import dropout, int32_seed
 from keras_attn.ops.layer_normalization import layer_normalization
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LayerNormalization(keras.layers.LayerNormalization):
     """`keras.layers.LayerNormalization` of the last axis by `ops.layer_normalization`."""
 
@@ -16,7 +17,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
         return layer_normalization(inputs, self.gamma, self.beta, self.epsilon)
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout` by `ops.dropout`: it drops others than Keras with the same seed."""
 

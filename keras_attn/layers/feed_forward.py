@@ -7,9 +7,10 @@ from keras_attn.checks import require_size
 from keras_attn.layers.feed_forward_activations import activation_config, activation_of
 from keras_attn.layers.quantized import plain_policy, quantized_dtype
 from keras_attn.layers.shape_checks import require_features
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class FeedForward(keras.layers.Layer):
     """Two dense layers at every position: `W_2 f(W_1 x + b_1) + b_2`.
 

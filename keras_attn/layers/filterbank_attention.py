@@ -6,9 +6,10 @@ from keras import ops
 
 from keras_attn.checks import require_size
 from keras_attn.ops.filterbank import filterbanks
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class FilterbankRead(keras.layers.Layer):
     """A patch of N by N windows on an image.
 
@@ -62,7 +63,7 @@ class FilterbankRead(keras.layers.Layer):
         return {**super().get_config(), "grid": self.grid}
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class FilterbankWrite(keras.layers.Layer):
     """An image on which a patch of N by N windows is written.
 

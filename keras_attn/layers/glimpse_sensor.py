@@ -6,9 +6,10 @@ from keras import ops
 
 from keras_attn.checks import require_size
 from keras_attn.ops.glimpse import glimpses
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class GlimpseSensor(keras.layers.Layer):
     """Square patches of an image around a location, each scale twice as wide as the one before.
 

@@ -18,9 +18,10 @@ from keras_attn.layers.recurrent_weights import (
 )
 from keras_attn.ops.gru_scan import gru_scan
 from keras_attn.ops.recurrent import gru_step, gru_step_reset_after
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class GRUCell(keras.layers.GRUCell):
     """One step of the gated recurrent unit (Cho et al. 2014).
 
@@ -228,7 +229,7 @@ class GRUCell(keras.layers.GRUCell):
         require_own_form(self, shapes, gru_forms(self.kernel.shape[0], self.units))
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class GRU(RecurrentLayer):
     """Gated recurrent unit (Cho et al. 2014) over a sequence.
 

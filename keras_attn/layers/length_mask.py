@@ -4,9 +4,10 @@ import keras
 from keras import ops
 
 from keras_attn.ops.masks import length_mask
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LengthMask(keras.layers.Layer):
     """Boolean mask of the first `lengths[b]` positions of a padded sequence.
 

@@ -5,9 +5,10 @@ import tensorflow as tf
 
 from keras_attn.ops.precision import wide_dtype
 from keras_attn.ops.score_function import gaussian_log_probability
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LocationSampler(keras.layers.Layer):
     """A location drawn from a Gaussian in training, and its middle otherwise.
 

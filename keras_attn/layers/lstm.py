@@ -1,15 +1,14 @@
 """The long short-term memory over a sequence."""
 
-import keras
-
 from keras_attn.checks import require_choice
 from keras_attn.layers import cudnn
 from keras_attn.layers.lstm_cell import LSTMCell
 from keras_attn.layers.recurrent_layer import RecurrentLayer, of_cell
 from keras_attn.ops.recurrent import PEEPHOLES, LSTMForm
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LSTM(RecurrentLayer):
     """Long short-term memory over a sequence (Hochreiter and Schmidhuber 1997, Gers et al. 2000).
 
@@ -186,7 +185,7 @@ class LSTM(RecurrentLayer):
         return cudnn.run_lstm(self, sequences, initial_state)
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class PeepholeLSTM(LSTM):
     """The LSTM with peepholes over a sequence (Gers and Schmidhuber 2000).
 

@@ -20,9 +20,10 @@ from keras_attn.ops.lstm_scan import lstm_scan
 from keras_attn.ops.recurrent import LSTM_BLOCKS, PEEPHOLES, LSTMForm, lstm_step
 from keras_attn.ops.scan import scan
 from keras_attn.protocols import SupportsMasksByBlock
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LSTMCell(keras.layers.LSTMCell):
     """One step of the long short-term memory (Hochreiter and Schmidhuber 1997, Gers et al. 2000).
 
@@ -272,7 +273,7 @@ class LSTMCell(keras.layers.LSTMCell):
             reverse=reverse,
             jit_compile=jit_compile,
             saves=saves,
-            **self._weights(),
+            **self.scan_weights(),
         )
 
     def _scan_steps(self, inputs, states, mask, reverse):
@@ -283,7 +284,7 @@ class LSTMCell(keras.layers.LSTMCell):
 
         return scan(step, inputs, states, mask, reverse, initial_outputs=states[0])
 
-    def _weights(self) -> dict:
+    def scan_weights(self) -> dict:
         """The weights in the compute dtype, None for those that the cell lacks."""
         names = (
             "kernel",
@@ -328,7 +329,7 @@ class LSTMCell(keras.layers.LSTMCell):
         }
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class PeepholeLSTMCell(LSTMCell):
     """One step of the LSTM with peepholes (Gers and Schmidhuber 2000).
 

@@ -9,11 +9,12 @@ from keras_attn.layers import single_head
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import project
 from keras_attn.ops.attention import dot_product_attention
+from keras_attn.saved import registered
 
 SCORES = ("dot", "general", "scaled")
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LuongAttention(keras.layers.Layer):
     """Attention whose score is a product of the query and the key.
 

@@ -4,9 +4,10 @@ import keras
 from keras import ops
 
 from keras_attn.checks import require_size
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class Maxout(keras.layers.Layer):
     """Maximum over groups of neighbouring features.
 

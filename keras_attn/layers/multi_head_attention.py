@@ -20,9 +20,10 @@ from keras_attn.ops import masks
 from keras_attn.ops.angles import token_positions
 from keras_attn.ops.attention import dot_product_attention, require_method
 from keras_attn.ops.attention_shapes import scores_shape
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class MultiHeadAttention(keras.layers.Layer):
     """Attention of several heads, each with its own projections.
 

@@ -11,9 +11,10 @@ from keras_attn.ops.angles import (
     token_positions,
 )
 from keras_attn.ops.position_table import position_rows
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class PositionEmbedding(keras.layers.Layer):
     """A learned vector for each position, to be added to embedded tokens.
 

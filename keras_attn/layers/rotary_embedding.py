@@ -10,9 +10,10 @@ from keras_attn.ops.angles import (
     token_positions,
 )
 from keras_attn.ops.rotation import require_rotation, rotate, turning_features
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class RotaryEmbedding(keras.layers.Layer):
     """Turn pairs of features of queries and keys by angles in proportion to their positions.
 

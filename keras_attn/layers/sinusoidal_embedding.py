@@ -11,9 +11,10 @@ from keras_attn.ops.angles import (
     token_positions,
 )
 from keras_attn.ops.sinusoid import require_layout, sinusoid
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class SinusoidalEmbedding(keras.layers.Layer):
     """Sines and cosines of the positions, to be added to embedded tokens.
 

@@ -7,9 +7,10 @@ from keras_attn.layers.attention_checks import require_projected_memory
 from keras_attn.layers.quantized import quantized_dtype
 from keras_attn.layers.shape_checks import require_features, require_one_batch
 from keras_attn.ops import masks
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class TransformerDecoderBlock(keras.layers.Layer):
     """Causal self-attention, attention to a memory and a feed-forward network.
 

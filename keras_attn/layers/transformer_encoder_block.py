@@ -5,9 +5,10 @@ import keras
 from keras_attn.layers import transformer_parts as parts
 from keras_attn.layers.quantized import quantized_dtype
 from keras_attn.ops import masks
+from keras_attn.saved import registered
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class TransformerEncoderBlock(keras.layers.Layer):
     """Self-attention and a feed-forward network, each with a residual connection.
 

@@ -6,6 +6,7 @@ from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnn_search import RNNSearch
 from keras_attn.models.show_attend_tell import ShowAttendTell
 from keras_attn.models.transformer import Transformer
+from keras_attn.saved import load_model
 
 __all__ = [
     "GNMT",
@@ -14,4 +15,5 @@ __all__ = [
     "RecurrentAttention",
     "ShowAttendTell",
     "Transformer",
+    "load_model",
 ]

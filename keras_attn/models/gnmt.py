@@ -20,6 +20,7 @@ from keras_attn.models.vocabulary_parts import (
     target_input,
     token_logits,
 )
+from keras_attn.saved import registered
 
 SIZES = (
     "source_vocabulary_size",
@@ -32,7 +33,7 @@ SIZES = (
 )
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class GNMT(TokenModel):
     """Google's translation system: stacked LSTMs, residual from the third layer on, attention.
 

@@ -6,12 +6,13 @@ from keras import ops
 
 from keras_attn.checks import require_choice, require_size
 from keras_attn.layers import GlimpseSensor, LocationSampler, LSTMCell
+from keras_attn.saved import registered
 
 CORES = ("lstm", "rnn")
 POLICIES = ("learned", "random")
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class RecurrentAttention(keras.Model):
     """Classification by glimpses, each placed by what the ones before have shown.
 
@@ -192,7 +193,7 @@ def _stacked(values: list, hidden):
     return ops.stack(values, axis=1) if values else ops.cast(hidden[:, :0], "float32")
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class LookStart(keras.layers.Layer):
     """Zeros to begin with: the mean of the first location (B, 2) and the states (B, units)."""
 
@@ -214,7 +215,7 @@ class LookStart(keras.layers.Layer):
         return {**super().get_config(), "units": self.units, "states": self.states}
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class UniformLocations(keras.layers.Layer):
     """Locations that are uniform over the image whatever the policy says: the control."""
 

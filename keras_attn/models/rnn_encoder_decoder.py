@@ -20,6 +20,7 @@ from keras_attn.models.vocabulary_parts import (
     target_input,
     token_logits,
 )
+from keras_attn.saved import registered
 
 SIZES = (
     "source_vocabulary_size",
@@ -32,7 +33,7 @@ SIZES = (
 CONTEXTS = ("every_step", "initial_state")
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class RNNEncoderDecoder(TokenModel):
     """A recurrent encoder, whose last state is all that a recurrent decoder learns of a source.
 

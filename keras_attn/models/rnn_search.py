@@ -28,6 +28,7 @@ from keras_attn.models.vocabulary_parts import (
     target_input,
     token_logits,
 )
+from keras_attn.saved import registered
 
 CELLS = {"gru": (GRU, GRUCell), "lstm": (LSTM, LSTMCell)}
 SIZES = (
@@ -41,7 +42,7 @@ SIZES = (
 )
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class RNNSearch(TokenModel):
     """Bidirectional GRU encoder, additive attention, attentional GRU decoder, maxout readout.
 

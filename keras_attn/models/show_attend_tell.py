@@ -24,13 +24,14 @@ from keras_attn.models.vocabulary_parts import (
     target_input,
     token_logits,
 )
+from keras_attn.saved import registered
 
 ATTENTIONS = ("soft", "hard")
 STARTS = {"mean": StartFromMean, "learned": LearnedStart}
 SIZES = ("vocabulary_size", "embedding_dim", "decoder_units", "attention_units")
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class ShowAttendTell(TokenModel):
     """An image as a grid of annotations, and an LSTM that looks at them before each word.
 

@@ -24,6 +24,7 @@ from keras_attn.models.vocabulary_parts import (
     target_input,
     token_logits,
 )
+from keras_attn.saved import registered
 
 POSITIONS = ("sinusoidal", "rotary")
 SIZES = (
@@ -44,7 +45,7 @@ PRESETS = {
 }
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class EnterTransformer(keras.layers.Layer):
     """Scaled embeddings, with positions added or not: `sqrt(d) e_t [+ p_t]` (sections 3.4, 3.5).
 
@@ -74,7 +75,7 @@ class EnterTransformer(keras.layers.Layer):
         return {**super().get_config(), "add_positions": self.add_positions}
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class Transformer(TokenModel):
     """Encoder and decoder blocks of multi-head attention, embeddings shared with the output layer.
 

@@ -1,128 +1,139 @@
-"""Experiments by name: data, model, optimiser, metrics and signatures together."""
+"""Experiments by name: data, model, optimiser, metrics and signatures together.
+
+A recipe's module, and with it TensorFlow, is imported when the recipe is made; its settings are
+known without.
+"""
 
 import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from keras_attn.errors import UserError
-from keras_attn.recipes import settings as _settings
-from keras_attn.recipes.settings import Option, flag_of, options_of
-
-_TRANSLATIONS = "keras_attn.recipes.translations"
+from keras_attn.recipes.settings import require_known, settings_of
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What is known of a recipe before it is imported, which takes seconds.
+class _Entry:
+    """Where a recipe lies.
 
     Attributes:
-        summary: a line for a list of recipes.
-        module, factory: where it is made.
-        options: what may be set.
-        steps, minutes: how long it trains by default, one of them.
+        summary: what it is, in a line.
+        settings: the module and the name of its settings dataclass, which imports nothing slow.
+        factory: the module and the name of what makes the recipe from settings.
     """
 
     summary: str
-    module: str
-    factory: str
-    options: dict[str, Option]
-    steps: int | None = None
-    minutes: float | None = None
+    settings: tuple[str, str]
+    factory: tuple[str, str]
 
 
-def _translation(*models: str, also: tuple[type, ...] = (), **changed) -> dict:
-    """The options of translators that are one of these models, some with another default."""
-    found = options_of(*also)
-    if len(models) > 1:
-        found["model"] = Option("model", str, "What translates.", models, {"": models[0]})
-    found |= options_of(models={name: _settings.MODELS[name] for name in models})
-    for name, default in changed.items():
-        found[name].defaults.update(dict.fromkeys(found[name].defaults, default))
-    return found
+_CAPTION_SETTINGS = "keras_attn.recipes.caption_settings"
+_NUMBER_SETTINGS = "keras_attn.recipes.number_settings"
+_TRANSLATION_SETTINGS = "keras_attn.recipes.translation_settings"
+_TRANSLATIONS = "keras_attn.recipes.translations"
 
-
-_ALL = tuple(_settings.MODELS)
 _RECIPES = {
-    "adding": Entry(
-        "the sum of two marked numbers in a long stream",
-        "keras_attn.recipes.adding",
-        "Adding",
-        options_of(_settings.AddingSettings),
-        steps=6_000,
+    "adding": _Entry(
+        "Two marked numbers of a long stream are added.",
+        ("keras_attn.recipes.adding_settings", "AddingSettings"),
+        ("keras_attn.recipes.adding", "Adding"),
     ),
-    "dates": Entry(
-        "human dates in four languages to ISO 8601",
-        "keras_attn.recipes.dates",
-        "Dates",
-        options_of(_settings.DatesSettings),
-        steps=3_000,
+    "captions": _Entry(
+        "Your own pictures are described.",
+        (_CAPTION_SETTINGS, "CaptionsSettings"),
+        ("keras_attn.recipes.captions", "Captions"),
     ),
-    "translation": Entry(
-        "your own aligned text files to a translator",
-        _TRANSLATIONS,
-        "translation",
-        _translation(*_ALL, also=(_settings.FileSettings, _settings.SubwordSettings)),
-        minutes=25,
+    "digit-captions": _Entry(
+        "Two digits on a canvas are named, and how they lie.",
+        (_CAPTION_SETTINGS, "DigitCaptionsSettings"),
+        ("keras_attn.recipes.digit_captions", "DigitCaptions"),
     ),
-    "multi30k-rnnsearch": Entry(
-        "English to German on Multi30k's raw text, RNNsearch",
-        _TRANSLATIONS,
-        "multi30k_rnnsearch",
-        _translation("rnnsearch", also=(_settings.SubwordSettings,)),
-        minutes=25,
+    "dates": _Entry(
+        "Human dates in four languages become ISO 8601.",
+        ("keras_attn.recipes.dates_settings", "DatesSettings"),
+        ("keras_attn.recipes.dates", "Dates"),
     ),
-    "multi30k-transformer": Entry(
-        "English to German on Multi30k's raw text, Transformer",
-        _TRANSLATIONS,
-        "multi30k_transformer",
-        _translation("transformer", also=(_settings.SubwordSettings,)),
-        minutes=25,
+    "reversal": _Entry(
+        "Numbers are written backwards.",
+        (_NUMBER_SETTINGS, "ReversalSettings"),
+        ("keras_attn.recipes.reversal", "reversal"),
     ),
-    "multi30k-pieces": Entry(
-        "English to German on Multi30k in published subwords",
-        _TRANSLATIONS,
-        "multi30k_pieces",
-        # The longest sentence has 52 pieces.
-        _translation("transformer", *(n for n in _ALL if n != "transformer"), max_tokens=64),
-        minutes=25,
+    "sorting": _Entry(
+        "Numbers are written in their order.",
+        (_NUMBER_SETTINGS, "SortingSettings"),
+        ("keras_attn.recipes.sorting", "sorting"),
+    ),
+    "translation": _Entry(
+        "Your own pairs of texts are translated.",
+        (_TRANSLATION_SETTINGS, "TranslationSettings"),
+        (_TRANSLATIONS, "translation"),
+    ),
+    "multi30k-rnnsearch": _Entry(
+        "Captions from one language to another, by RNNsearch.",
+        (_TRANSLATION_SETTINGS, "Multi30kRNNSearchSettings"),
+        (_TRANSLATIONS, "multi30k_rnnsearch"),
+    ),
+    "multi30k-transformer": _Entry(
+        "Captions from one language to another, by a Transformer.",
+        (_TRANSLATION_SETTINGS, "Multi30kTransformerSettings"),
+        (_TRANSLATIONS, "multi30k_transformer"),
+    ),
+    "multi30k-pieces": _Entry(
+        "The same captions in published subwords.",
+        (_TRANSLATION_SETTINGS, "PiecesSettings"),
+        (_TRANSLATIONS, "multi30k_pieces"),
     ),
 }
 
 NAMES = tuple(_RECIPES)
 
 
-def entry(name: str) -> Entry:
-    """What is known of a recipe before it is imported.
+def summary(name: str) -> str:
+    """What a recipe is, in a line."""
+    return _entry(name).summary
+
+
+def settings_class(name: str) -> type:
+    """The dataclass of a recipe's settings.
 
     Raises:
         UserError: if there is no recipe of that name.
+
+    Example:
+        >>> from keras_attn.recipes import settings_class
+        >>> settings_class("adding")().units
+        64
     """
-    if name not in _RECIPES:
-        raise UserError(f"There is no recipe {name!r}; there are {', '.join(NAMES)}.")
-    return _RECIPES[name]
+    return _imported(_entry(name).settings)
 
 
 def require_recipe(name: str, settings: Iterable[str] = ()) -> None:
     """Raise `UserError` unless there is a recipe of that name which takes these settings."""
-    taken = entry(name).options
-    for setting in settings:
-        if setting not in taken:
-            raise UserError(
-                f"The recipe {name} takes no {flag_of(setting)}; it takes "
-                f"{', '.join(map(flag_of, taken))}."
-            )
+    require_known(settings, settings_of(settings_class(name)), f"The recipe {name}")
 
 
 def make_recipe(name: str, **settings):
     """The recipe of that name with these settings.
 
     Raises:
-        UserError: if there is no recipe of that name, or it does not take a setting or its value.
+        UserError: if there is no recipe of that name, it does not take a setting, or a value does
+            not fit.
 
     Example:
+        >>> from keras_attn.recipes import make_recipe
         >>> make_recipe("dates", seed=3).settings["seed"]
         3
     """
     require_recipe(name, settings)
-    known = _RECIPES[name]
-    return getattr(importlib.import_module(known.module), known.factory)(**settings)
+    return _imported(_entry(name).factory)(**settings)
+
+
+def _entry(name: str) -> _Entry:
+    if name not in _RECIPES:
+        raise UserError(f"There is no recipe {name!r}; there are {', '.join(NAMES)}.")
+    return _RECIPES[name]
+
+
+def _imported(place: tuple[str, str]):
+    module, name = place
+    return getattr(importlib.import_module(module), name)

@@ -23,7 +23,7 @@ from keras_attn.data.pictures import read_picture
 from keras_attn.data.seekable import SeekableBatches
 from keras_attn.errors import UserError
 from keras_attn.files import written_whole
-from keras_attn.models import ShowAttendTell
+from keras_attn.models import ShowAttendTell, load_model
 from keras_attn.recipes.caption_quality import bleu_of_captions
 from keras_attn.recipes.caption_settings import CaptionsSettings
 from keras_attn.recipes.settings import made
@@ -96,7 +96,7 @@ class Captions:
             said = [caption for each in self._pictures("train") for caption in each.captions]
             run.write_json(WORDS_FILE, frequent_words(said, self._settings.least_count))
         if self._settings.encoder is not None and not run.has(ENCODER_FILE):
-            _encoder(self._settings.encoder)
+            load_model(self._settings.encoder)  # refused before it is needed
             with (
                 open(self._settings.encoder, "rb") as given,
                 written_whole(run.path / ENCODER_FILE) as file,
@@ -108,7 +108,7 @@ class Captions:
         keras.utils.set_random_seed(settings.seed)
         encoder = None
         if settings.encoder is not None:
-            encoder = _encoder(run.path / ENCODER_FILE)
+            encoder = load_model(run.path / ENCODER_FILE)
             encoder.trainable = False
         return ShowAttendTell(
             self._tokenizer(run).vocabulary_size,
@@ -208,16 +208,3 @@ class Captions:
         if self._known is None:
             self._known = read_captions(self._settings.captions, self._settings.images)
         return self._known
-
-
-def _encoder(path) -> keras.Model:
-    """A network in a file of Keras.
-
-    Raises:
-        UserError: if there is none in it.
-    """
-    try:
-        return keras.saving.load_model(str(path), compile=False)
-    except Exception as error:  # Keras raises whatever it meets in such a file
-        first = str(error).strip().partition("\n")[0]
-        raise UserError(f"The encoder {path} is no model that Keras can load: {first}") from error

@@ -1,13 +1,50 @@
-"""What every recipe offers to the commands."""
+"""What a recipe offers to the commands, and what the model offers that it gives them."""
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, Self, runtime_checkable
 
 import keras
 
 from keras_attn.data.seekable import SeekableBatches
-from keras_attn.serving.text_model import TextModel
+from keras_attn.serving.answers import Answer, Search
 from keras_attn.training import NO_LIMITS, Budget, RunDirectory, ValidationLimits
+
+
+class AnsweringModel(Protocol):
+    """A trained model as `predict`, `evaluate` and `export` use it: a line in, a line out.
+
+    A line is what a person can type of the input: the text to translate or to go on with, the path
+    of a picture, the numbers of a stream. An answer is the line that stands for the output: a
+    translation, a caption, the name of a class, a number.
+
+    Attributes:
+        model: what was trained.
+        resources: the variables and modules that the signatures read, see `serving.export`.
+    """
+
+    model: keras.Model
+
+    @property
+    def resources(self) -> list: ...
+
+    def signatures(self) -> dict[str, Callable]:
+        """What an export answers: functions with an input signature, by name."""
+
+    def warm_up(self) -> None:
+        """Compile what answers, so that the first answer takes no longer than the others."""
+
+    def with_search(self, search: Search) -> Self:
+        """The same model with the search that is asked for.
+
+        Raises:
+            UserError: if it does not search, or not like that.
+        """
+
+    def answer(self, texts: Iterable[str | bytes], batch_size: int = 64) -> Iterator[str]:
+        """The best answer to each line, in order; nothing is answered with nothing."""
+
+    def answers(self, texts: Sequence[str | bytes]) -> list[Answer]:
+        """The best answers to each line of a batch, with their scores."""
 
 
 class Recipe(Protocol):
@@ -15,25 +52,28 @@ class Recipe(Protocol):
 
     Attributes:
         name: as it stands on the command line.
-        settings: what makes two runs different, as JSON; also the arguments of the recipe.
+        settings: those of its settings dataclass, as JSON; also the arguments of the recipe.
         budget: how long it trains by default.
         clip_norm: largest norm of the gradient.
         validations: how often it is validated while it trains.
         averaged: how many checkpoints are averaged at the end; 0 for none.
-        samples: inputs worth showing.
+        samples: lines worth showing; none if only its data has some.
         prepared_files: names of what `prepare` leaves in the run directory.
-        tokenizer_files: those of them that say what the ids mean.
+        vocabulary_files: those of them that say what the ids of the model mean. A run that begins
+            with the weights of another takes them from it.
+        test_data: what `evaluate` scores, and whether anything was chosen by it: a sentence.
     """
 
     name: str
-    settings: dict
+    settings: dict[str, Any]
     budget: Budget
     clip_norm: float
     validations: int
     averaged: int
     samples: Sequence[str]
     prepared_files: Sequence[str]
-    tokenizer_files: Sequence[str]
+    vocabulary_files: Sequence[str]
+    test_data: str
 
     def packages(self, run: RunDirectory) -> Sequence[str]:
         """Names of optional packages that the run needs until its end; looked for before it."""
@@ -59,11 +99,11 @@ class Recipe(Protocol):
     def objective(self) -> Callable:
         """`objective(model, batch) -> (sum, count)`."""
 
-    def text_model(self, model: keras.Model, run: RunDirectory) -> TextModel:
-        """The model that takes and gives text, and that `serving.export` takes."""
+    def text_model(self, model: keras.Model, run: RunDirectory) -> AnsweringModel:
+        """The model that takes and gives lines, and that `serving.export` takes."""
 
     def validate(
-        self, text_model: TextModel, limits: ValidationLimits = NO_LIMITS
+        self, text_model: AnsweringModel, limits: ValidationLimits = NO_LIMITS
     ) -> dict[str, float]:
         """Metrics on validation data; by the first, higher is better, the best is kept.
 
@@ -71,11 +111,43 @@ class Recipe(Protocol):
         a second whatever it finds needs no limits.
         """
 
-    def evaluate(self, text_model: TextModel) -> dict[str, float]:
-        """Metrics on test data, which nothing was chosen by; what takes long shows its progress."""
+    def evaluate(self, text_model: AnsweringModel) -> dict[str, float | str]:
+        """Metrics on `test_data`; what takes long shows its progress."""
 
-    def texts_to_show(self, count: int) -> Sequence[str]:
-        """So many inputs worth showing, of the validation data where the recipe names none."""
+    def score(self, answers: Sequence[str], references: Sequence[str]) -> dict[str, float | str]:
+        """The metrics of answers beside what would have been right, line for line.
 
-    def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
-        """A `matplotlib.figure.Figure` of what the model did with each text."""
+        Raises:
+            UserError: if a reference is nothing that the metrics can be of.
+        """
+
+    def validation_texts(self, count: int | None = None) -> tuple[Sequence[str], Sequence[str]]:
+        """The first lines of the validation data, and what would be right; all by default."""
+
+    def plot(self, text_model: AnsweringModel, texts: Sequence[str | bytes]):
+        """A `matplotlib.figure.Figure` of what the model did with each line."""
+
+
+@runtime_checkable
+class ShowsHeads(Protocol):
+    """A recipe whose models may have attention heads to be scored and drawn."""
+
+    def head_maps(
+        self,
+        text_model: AnsweringModel,
+        sources: Sequence[str | bytes],
+        targets: Sequence[str] | None = None,
+    ) -> dict[str, list]:
+        """As `keras_attn.analysis.sentence_maps`.
+
+        Raises:
+            UserError: if this model has no heads.
+        """
+
+
+@runtime_checkable
+class HasHeads(Protocol):
+    """A model that gives the weights of its attention heads, such as `models.Transformer`."""
+
+    def attention_maps(self, inputs: dict) -> dict[str, list]:
+        """The weights of each attention, block by block, for a batch of ids."""

@@ -11,12 +11,12 @@ import keras
 import tensorflow as tf
 
 from keras_attn.errors import UserError
-from keras_attn.files import written_whole
-from keras_attn.paths import RemotePath, path_of
-from keras_attn.recipes import make_recipe
+from keras_attn.paths import path_of
+from keras_attn.recipes import NAMES, make_recipe, settings_class
 from keras_attn.recipes.packages import require_packages
-from keras_attn.recipes.recipe import Recipe
-from keras_attn.serving.text_model import TextModel
+from keras_attn.recipes.recipe import AnsweringModel, Recipe
+from keras_attn.recipes.settings import settings_of
+from keras_attn.recipes.starting import best_checkpoint, take_vocabulary, take_weights
 from keras_attn.training import (
     Budget,
     KeepCheckpoints,
@@ -51,6 +51,17 @@ class _Options:
     tensorboard: Path | None
     init_from: RunDirectory | None
 
+    @property
+    def notes(self) -> dict:
+        """What the run keeps, so that it can go on without being told again."""
+        ends = {
+            "steps": self.budget.steps,
+            "minutes": self.budget.minutes,
+            "patience": self.patience,
+        }
+        begun = {} if self.init_from is None else {"init_from": str(self.init_from.path.absolute())}
+        return {"ends": ends, **begun}
+
 
 def train(
     recipe: Recipe,
@@ -60,6 +71,7 @@ def train(
     every_steps: int | None = None,
     patience: int | None = None,
     tensorboard: Path | None = None,
+    *,
     init_from: RunDirectory | None = None,
 ) -> int | None:
     """Train a recipe until its budget is used up, from its last checkpoint if there is one.
@@ -78,15 +90,15 @@ def train(
         every_steps: the most steps between two checkpoints; by default a minute goes by.
         patience: training ends early after so many validations without a better one.
         tensorboard: directory of the curves for TensorBoard; none are written if not given.
-        init_from: a run from whose weights and tokenizer a new run begins; one that has a
-            checkpoint already goes on from that.
+        init_from: another run, whose best weights and whose vocabulary this one begins with.
 
     Returns:
         The number of the signal that ended the training, or None.
 
     Raises:
         UserError: if the directory belongs to another recipe or other settings or is in use by
-            another process, a package is missing or the disk too full, or a worker is lost.
+            another process, a package is missing or the disk too full, a worker is lost, or the
+            weights of the other run do not fit.
     """
     strategy = strategy or make_strategy("none")
     workers = Workers(strategy)
@@ -100,13 +112,17 @@ def _train(recipe, run, workers, options) -> int | None:
     own = run if workers.is_chief else RunDirectory(run.path / f"worker-{workers.index}")
     require_packages(recipe.packages(own), f"The recipe {recipe.name}")
     with own.locked():
-        _prepare(recipe, own, options.init_from)
-        _keep_budget(own, options.budget)
+        _prepare(recipe, own, options)
         with options.strategy.scope():
             model, optimizer = recipe.build(own), recipe.optimizer()
             optimizer.build(model.trainable_variables)
-        if options.init_from is not None:
-            load_checkpoint(_best_checkpoint(options.init_from, recipe.build(own)), model)
+        if options.init_from and workers.is_chief and not _has_begun(run):
+            try:
+                take_weights(options.init_from, model, recipe)
+            except UserError:
+                own.forget(recipe.prepared_files)  # nothing was learned here yet
+                raise
+            run.log(f"Beginning with the weights of {options.init_from.path}")
         progress = resume(run, model, optimizer, workers=workers, report=run.log)
         is_trained = _is_trained(progress, options)
         if not is_trained:
@@ -169,9 +185,13 @@ def _fit(recipe, run, own, workers, options, model, optimizer, progress) -> int 
 
 def _shared_settings(recipe: Recipe) -> dict:
     """Of what makes a run, that in which no worker may differ: of paths, the last name."""
-    files = ("source", "target", "validation_source", "validation_target")
-    named = {k: path_of(v).name if k in files else v for k, v in recipe.settings.items()}
-    return {"recipe": recipe.name, **named}
+    known = settings_of(settings_class(recipe.name)) if recipe.name in NAMES else {}
+    files = [name for name, each in known.items() if each.is_file and recipe.settings[name]]
+    return {
+        "recipe": recipe.name,
+        **recipe.settings,
+        **{name: path_of(recipe.settings[name]).name for name in files},
+    }
 
 
 def _shown_and_kept(
@@ -214,7 +234,7 @@ def _shown_and_kept(
     return [bar, KeepHistory(run), *curves, *averaging, keeping]
 
 
-def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, TextModel]:
+def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, AnsweringModel]:
     """The recipe of a run directory and its trained model.
 
     Of the best checkpoint and the average of the last ones it is the one with the better
@@ -229,38 +249,10 @@ def load(run: RunDirectory, recipe_name: str | None = None) -> tuple[Recipe, Tex
             f"{run.path} is a run of the recipe {description['recipe']!r}, not of {recipe_name!r}."
         )
     recipe = make_recipe(description["recipe"], **description["settings"])
+    checkpoint = best_checkpoint(run)
     model = recipe.build(run)
-    load_checkpoint(_best_checkpoint(run, model), model)
+    load_checkpoint(checkpoint, model)
     return recipe, recipe.text_model(model, run)
-
-
-def _best_checkpoint(run: RunDirectory, model: keras.Model) -> Path | RemotePath:
-    """Of a run's checkpoints the one to be used; the model's weights are overwritten."""
-    checkpoints = [path for path in (run.average_checkpoint, run.best_checkpoint) if path.exists()]
-    unvalidated = [path for path in (run.last_checkpoint, run.previous_checkpoint) if path.exists()]
-    if not checkpoints and not unvalidated:
-        raise UserError(f"{run.path} has no checkpoint yet; train first.")
-    scores = {path: load_checkpoint(path, model)["best"] for path in checkpoints}
-    return max(scores, key=scores.get) if scores else unvalidated[0]
-
-
-def _keep_budget(run: RunDirectory, budget: Budget) -> None:
-    """So that the run goes on to the same end when nobody names another."""
-    kept = {"steps": budget.steps, "minutes": budget.minutes}
-    if not run.has("budget.json") or run.read_json("budget.json") != kept:
-        run.write_json("budget.json", kept)
-
-
-def _take_tokenizer(recipe: Recipe, run: RunDirectory, init_from: RunDirectory) -> None:
-    """What the ids of another run mean, so that its weights fit."""
-    if init_from.description()["recipe"] != recipe.name:
-        raise UserError(
-            f"{init_from.path} is a run of the recipe {init_from.description()['recipe']!r}, whose "
-            f"weights do not fit {recipe.name!r}."
-        )
-    for name in recipe.tokenizer_files:
-        with written_whole(run.path / name) as file:
-            file.write(init_from.read_bytes(name))
 
 
 def _keep_average(recipe: Recipe, run: RunDirectory, budget: Budget) -> None:
@@ -297,15 +289,41 @@ def _state_at_end(run: RunDirectory) -> dict:
         return {}
 
 
-def _prepare(recipe: Recipe, run: RunDirectory, init_from: RunDirectory | None) -> None:
+def _has_begun(run: RunDirectory) -> bool:
+    return run.last_checkpoint.exists() or run.previous_checkpoint.exists()
+
+
+def _prepare(recipe: Recipe, run: RunDirectory, options: _Options) -> None:
     """Claim the directory and prepare it; a new one whose data are no good is given back."""
     is_new = not run.exists
-    run.begin(recipe.name, recipe.settings)
+    if not is_new:
+        _require_same_beginning(run, options)
+    run.begin(
+        recipe.name,
+        recipe.settings,
+        notes=options.notes,
+        completed=functools.partial(_completed, recipe.name),
+    )
     try:
-        if is_new and init_from is not None:
-            _take_tokenizer(recipe, run, init_from)
+        if options.init_from:
+            take_vocabulary(options.init_from, run, recipe)
         recipe.prepare(run)
     except UserError:
         if is_new:
             run.forget(recipe.prepared_files)
         raise
+
+
+def _completed(name: str, settings: dict) -> dict:
+    """The settings of a run with those that were no settings yet when it began."""
+    return make_recipe(name, **settings).settings if name in NAMES else settings
+
+
+def _require_same_beginning(run: RunDirectory, options: _Options) -> None:
+    asked = options.notes.get("init_from")
+    found = run.description().get("init_from")
+    if asked is not None and asked != found:
+        begun = f"with the weights of {found}" if found else "with weights of its own"
+        raise UserError(
+            f"{run.path} began {begun}, and --init-from is {asked}; choose another directory."
+        )

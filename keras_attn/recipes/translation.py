@@ -3,23 +3,24 @@
 import random
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
 
-from keras_attn.analysis import plot_alignments
-from keras_attn.counted import counted
-from keras_attn.data.aligned_text import aligned_lines
+from keras_attn.analysis import plot_alignments, sentence_maps
+from keras_attn.counted import counter
 from keras_attn.data.fixed_shapes import with_fixed_shapes
+from keras_attn.data.pair_files import PairFiles, texts_of
 from keras_attn.data.pair_store import PairStore, write_pair_store
 from keras_attn.data.seekable import SeekableBatches
 from keras_attn.data.token_batches import token_batches
 from keras_attn.errors import UserError
-from keras_attn.recipes.file_corpus import Place
-from keras_attn.recipes.translation_models import SCHEDULES, Architecture
+from keras_attn.protocols import SupportsAttentionMaps
+from keras_attn.recipes.answering import answered
+from keras_attn.recipes.translation_models import SCHEDULES
 from keras_attn.recipes.translation_quality import translation_quality
+from keras_attn.recipes.translation_settings import TranslatorSettings
 from keras_attn.recipes.translation_subwords import Subwords
 from keras_attn.serving.text_model import TextModel
 from keras_attn.training import (
@@ -37,13 +38,13 @@ FIXED_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96)
 
 
 class Corpus(Protocol):
-    """Where a translation recipe finds its text: pairs of a source and a target file."""
+    """Where a translation recipe finds its pairs."""
 
-    def training(self) -> tuple[Place, Place]: ...
+    def training(self) -> PairFiles: ...
 
-    def validation(self) -> tuple[Place, Place]: ...
+    def validation(self) -> PairFiles: ...
 
-    def tests(self) -> dict[str, tuple[Place, Place]]: ...
+    def tests(self) -> dict[str, PairFiles]: ...
 
 
 class Translation:
@@ -53,42 +54,45 @@ class Translation:
         name: of the recipe.
         corpus: the files.
         subwords: how text becomes ids.
-        architecture: the model.
+        build: `build(vocabulary_size, options) -> model`, untrained.
         settings: what makes two runs different: the arguments of the recipe.
-        options: all of the architecture.
+        options: those of the model and its training.
         samples: sentences worth showing.
+        test_data: what `evaluate` scores, see `recipes.recipe.Recipe`.
 
     Attributes:
         validation_pairs: how many pairs it is validated on; None for all.
     """
 
-    budget = Budget(minutes=25)
-    validations = 10
+    budget = Budget(minutes=TranslatorSettings.default_minutes)
 
     def __init__(
         self,
         name: str,
         corpus: Corpus,
         subwords: Subwords,
-        architecture: Architecture,
-        settings: dict,
-        options: dict,
+        build: Callable[[int, dict], keras.Model],
+        settings: dict[str, Any],
+        options: dict[str, Any],
         samples: tuple[str, ...] = (),
+        test_data: str = "",
     ):
         self.name = name
         self.settings = settings
         self.samples = samples
-        self.clip_norm = architecture.clip_norm
-        self.averaged = architecture.averaged
+        self.test_data = test_data
+        self.clip_norm = options["clip_norm"]
+        self.averaged = options["averaged"]
+        self.validations = options["validations"]
         self.prepared_files = (subwords.file, PAIRS_FILE)
-        self.tokenizer_files = (subwords.file,)
+        self.vocabulary_files = (subwords.file,)
         self.validation_pairs: int | None = None
         self._corpus = corpus
         self._subwords = subwords
-        self._build = architecture.build
+        self._build = build
         self._options = options
-        self._rate = SCHEDULES[self._options["schedule"]](
-            self._options["learning_rate"], self._options["warmup_steps"]
+        self._rate = SCHEDULES[options["schedule"]](
+            options["learning_rate"], options["warmup_steps"]
         )
 
     def packages(self, run: RunDirectory) -> Sequence[str]:
@@ -97,16 +101,19 @@ class Translation:
 
     def prepare(self, run: RunDirectory) -> None:
         """Make the subwords and tokenise the training text, once for a run."""
-        _texts(self._corpus.validation(), self.validation_pairs)  # refused before it is needed
-        source, target = self._corpus.training()
+        files, validation = self._corpus.training(), self._corpus.validation()
+        for each in (files, validation):
+            each.check()
+        texts_of(validation, self.validation_pairs)  # refused before it is needed
+        if str(validation) == str(files):
+            run.log("The validation text is the training text: the best model is the best learner")
         if not run.has(self._subwords.file):
-            next(aligned_lines(source, target), None)  # refuses files that do not belong together
-            self._subwords.prepare(run, source, target)
+            self._subwords.prepare(run, files)
         if not run.has(PAIRS_FILE):
             tokenizer = self._subwords.tokenizer(run)
             counts = write_pair_store(
                 run.path / PAIRS_FILE,
-                aligned_lines(source, target),
+                files.pairs(),
                 tokenizer,
                 tokenizer,
                 max_tokens=self._options["max_tokens"],
@@ -147,13 +154,13 @@ class Translation:
 
     def validation_texts(self, count: int | None = None) -> tuple[list[str], list[str]]:
         """The first sources and targets of the validation text."""
-        return _texts(self._corpus.validation(), count)
+        return texts_of(self._corpus.validation(), count)
 
     def validate(
         self, text_model: TextModel, limits: ValidationLimits = NO_LIMITS
     ) -> dict[str, float]:
         """Scores of bounded answers: a model that has learned little would go on to the limit."""
-        sources, references = _texts(self._corpus.validation(), self.validation_pairs)
+        sources, references = texts_of(self._corpus.validation(), self.validation_pairs)
         answers, started = {}, time.monotonic()
         for done, rows in enumerate(_batches_by_length(sources)):
             if done and (time.monotonic() - started) * (done + 1) / done > limits.seconds:
@@ -167,16 +174,23 @@ class Translation:
     def evaluate(self, text_model: TextModel) -> dict[str, float | str]:
         found = {}
         for name, files in self._corpus.tests().items():
-            sources, references = _texts(files, None)
-            rows = sorted(range(len(sources)), key=lambda row, texts=sources: len(texts[row]))
-            answers = text_model.answer([sources[row] for row in rows], _BATCH)
-            answers = counted(answers, f"{name}: translated", len(rows))
-            quality = self._quality(dict(zip(rows, answers, strict=True)), references)
+            sources, references = texts_of(files)
+            with counter(f"{name}: translated", len(sources)) as count:
+                answers = [
+                    answer.texts[0]
+                    for _, answer in answered(
+                        text_model, sources, _BATCH, window=len(sources), count=count
+                    )
+                ]
+            quality = self.score(answers, references)
             found.update({f"{name} {metric}": value for metric, value in quality.items()})
         return found
 
-    def texts_to_show(self, count: int) -> Sequence[str]:
-        return self.samples[:count] or self.validation_texts(count)[0]
+    def score(self, answers: Sequence[str], references: Sequence[str]) -> dict[str, float | str]:
+        """BLEU and chrF, and the signatures that say how sacreBLEU counted."""
+        return translation_quality(
+            answers, self._subwords.words(list(references)), self._subwords.tokenized
+        )
 
     def plot(self, text_model: TextModel, texts: Sequence[str | bytes]):
         if not text_model.aligns:
@@ -186,31 +200,23 @@ class Translation:
             )
         return plot_alignments(text_model.alignments(texts))
 
+    def head_maps(
+        self,
+        text_model: TextModel,
+        sources: Sequence[str | bytes],
+        targets: Sequence[str] | None = None,
+    ) -> dict[str, list]:
+        if not isinstance(text_model.model, SupportsAttentionMaps):
+            raise UserError(
+                f"The model of this run, {type(text_model.model).__name__}, is without heads; "
+                "train a Transformer."
+            )
+        return sentence_maps(text_model, sources, targets)
+
     def _quality(self, answers: dict[int, str], references: list[str]) -> dict:
-        """The scores of the answers to some rows; empty lines are answered like any other."""
+        """The scores of the answers to some rows."""
         rows = sorted(answers)
-        return translation_quality(
-            [answers[row] for row in rows],
-            self._subwords.words([references[row] for row in rows]),
-            self._subwords.tokenized,
-        )
-
-
-def _texts(files: tuple[Place, Place], count: int | None) -> tuple[list[str], list[str]]:
-    """The first sources and targets of two files; a line too long to be read is empty.
-
-    Raises:
-        UserError: if no line has text on both sides, or the files do not belong together.
-    """
-    pairs = [
-        (source or "", target or "") for source, target in islice(aligned_lines(*files), count)
-    ]
-    if not any(source.strip() and target.strip() for source, target in pairs):
-        raise UserError(
-            f"{files[0]} and {files[1]} cannot be translated and compared: of {len(pairs)} lines "
-            "none has text on both sides."
-        )
-    return [source for source, _ in pairs], [target for _, target in pairs]
+        return self.score([answers[row] for row in rows], [references[row] for row in rows])
 
 
 def _batches_by_length(texts: list[str]) -> list[list[int]]:

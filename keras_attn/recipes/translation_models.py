@@ -1,11 +1,12 @@
-"""The models of the translation recipes, and how each is trained."""
+"""The models of the translation recipes, and how each is built from its settings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import keras
 
 from keras_attn.models import GNMT, RNNEncoderDecoder, RNNSearch, Transformer
+from keras_attn.recipes.translation_settings import MODELS
 from keras_attn.training import warmed_up_then_inverse_square_root, warmed_up_then_linear
 
 SCHEDULES = {
@@ -20,13 +21,11 @@ class Architecture:
 
     Args:
         build: `build(vocabulary_size, options) -> model`, untrained.
-        clip_norm: largest norm of the gradient.
-        averaged: how many checkpoints are averaged at the end, 0 for none.
+        defaults: of the options.
     """
 
     build: Callable[[int, dict], keras.Model]
-    clip_norm: float
-    averaged: int
+    defaults: dict
 
 
 def _rnn_search(vocabulary_size: int, options: dict) -> keras.Model:
@@ -99,25 +98,13 @@ def _transformer(vocabulary_size: int, options: dict) -> keras.Model:
     )
 
 
+_BUILDERS = {
+    "rnnsearch": _rnn_search,
+    "transformer": _transformer,
+    "gnmt": _gnmt,
+    "rnn-encoder-decoder": _rnn_encoder_decoder,
+}
+
 ARCHITECTURES = {
-    "rnnsearch": Architecture(
-        _rnn_search,
-        clip_norm=1.0,
-        averaged=0,
-    ),
-    "rnn-encoder-decoder": Architecture(
-        _rnn_encoder_decoder,
-        clip_norm=1.0,
-        averaged=0,
-    ),
-    "gnmt": Architecture(
-        _gnmt,
-        clip_norm=1.0,
-        averaged=0,
-    ),
-    "transformer": Architecture(
-        _transformer,
-        clip_norm=1.0,
-        averaged=10,
-    ),
+    name: Architecture(_BUILDERS[name], asdict(settings())) for name, settings in MODELS.items()
 }

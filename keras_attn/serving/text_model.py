@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.decoding import arguments, beam_search, greedy_search
+from keras_attn.decoding import arguments, beam_search, greedy_search, sample
+from keras_attn.decoding.hypotheses import Hypotheses
 from keras_attn.protocols import SequenceModel, SupportsAlignment, SupportsMaxLength, Tokenizer
+from keras_attn.serving.answers import Answer, Search
 from keras_attn.text import END, PADDING, START
 
 SIGNATURES = ("serving_default", "bounded", "attention", "tokens")
@@ -19,7 +21,8 @@ class TextModel:
     With a beam, `text` and `score` are those of the best hypothesis, and `texts` and `scores`
     (B, n) those of the `n_best` ones, best first; a slot without a hypothesis has an empty text and
     score -inf. The score of greedy search is the log-probability of the answer, that of a beam
-    `keras_attn.decoding.length_penalty` of it.
+    `keras_attn.decoding.length_penalty` of it. A text without a token has the empty answer, of
+    score 0: nothing is answered with nothing.
 
     Args:
         model: any `keras_attn.protocols.SequenceModel` that takes `source` ids and
@@ -36,11 +39,15 @@ class TextModel:
             attention, which says so (`SupportsAlignment`), has no `attention`.
         end_rule: whether a beam prefers answers with an end, "finished", or lets those that are cut
             after `max_length` tokens compete with them, "running".
+        coverage_penalty: beta of the beam's scores.
+        drawn: if given, tokens are drawn as it says instead of searched, `n_best` answers to each
+            text; it must have a temperature.
 
     Raises:
         ValueError: if the width is below 1, `n_best` not between 1 and the width, the length
             penalty no finite number, the end rule unknown, one of the two given without a beam, a
-            signature unknown, or the answers longer than the model can write.
+            signature unknown, or the answers longer than the model can write; if tokens are to be
+            drawn and searched by a beam.
 
     Example:
         >>> import tensorflow as tf
@@ -68,6 +75,9 @@ class TextModel:
         n_best: int | None = None,
         exported: Sequence[str] = SIGNATURES,
         end_rule: str = "finished",
+        *,
+        coverage_penalty: float = 0.0,
+        drawn: Search | None = None,
     ):
         _check_signatures(exported)
         _check_room(model, max_length)
@@ -80,10 +90,12 @@ class TextModel:
         self.exported = tuple(name for name in exported if self.aligns or name != "attention")
         self.beam_width = arguments.static_integer_at_least(beam_width, 1, "beam_width")
         self.length_penalty = arguments.number(length_penalty, "length_penalty")
+        self.coverage_penalty = arguments.number(coverage_penalty, "coverage_penalty", minimum=0)
         n_best = self.beam_width if n_best is None else n_best
         self.n_best = arguments.static_integer_at_least(n_best, 1, "n_best")
         self.end_rule = arguments.end_rule(end_rule)
-        _check_search(self.beam_width, self.length_penalty, self.n_best, self.end_rule)
+        self.drawn = drawn
+        _check_search(self)
         text = tf.TensorSpec([None], tf.string, name="text")
         ids = tf.TensorSpec([None, None], tf.int32, name="ids")
         lengths = tf.TensorSpec([None], tf.int32, name="lengths")
@@ -109,17 +121,29 @@ class TextModel:
         end_rule: str = "finished",
     ) -> "TextModel":
         """The same model with another search."""
+        return self.with_search(
+            Search(beam_width, length_penalty, n_best=n_best, end_rule=end_rule)
+        )
+
+    def with_search(self, search: Search) -> "TextModel":
+        """The same model with the search that is asked for.
+
+        Raises:
+            ValueError: if it cannot be honoured, as by the constructor.
+        """
         return TextModel(
             self.model,
             self.source_tokenizer,
             self.target_tokenizer,
             self.max_source_length,
             self.max_length,
-            beam_width,
-            length_penalty,
-            n_best,
+            search.beam_width,
+            search.length_penalty,
+            search.n_best,
             self.exported,
-            end_rule,
+            search.end_rule,
+            coverage_penalty=search.coverage_penalty,
+            drawn=None if search.temperature is None else search,
         )
 
     @property
@@ -168,6 +192,18 @@ class TextModel:
             for answer in self.translate(tf.constant(batch))["text"].numpy():
                 yield answer.decode()
 
+    def answers(self, texts: Sequence[str | bytes]) -> list[Answer]:
+        """The answers to a batch of texts with their scores, the `n_best` of each."""
+        batch = tf.constant(texts, tf.string)
+        found = {name: value.numpy() for name, value in self.translate(batch).items()}
+        lengths = self.source_tokenizer.tokenize(batch).row_lengths().numpy()
+        texts = found.get("texts", found["text"][:, None])  # (B, n)
+        scores = found.get("scores", found["score"][:, None])
+        return [
+            _answer(*row, is_cut=length > self.max_source_length)
+            for *row, length in zip(texts, scores, lengths, strict=True)
+        ]
+
     def alignments(
         self, texts: Sequence[str | bytes]
     ) -> list[tuple[list[str], list[str], np.ndarray]]:
@@ -202,7 +238,7 @@ class TextModel:
         hypotheses = self._search(*self._source_ids(text), limits)
         texts = self._spell(hypotheses)  # (B, n)
         best = {"text": texts[:, 0], "score": hypotheses.scores[:, 0]}
-        if self.beam_width == 1:
+        if self.beam_width == 1 and self.n_best == 1:
             return best
         return {**best, "texts": texts, "scores": hypotheses.scores}
 
@@ -257,7 +293,7 @@ class TextModel:
         """The model's own limit for each answer: (B,)."""
         return tf.fill(tf.shape(lengths), self.max_length)
 
-    def _search_ids(self, ids: tf.Tensor, lengths: tf.Tensor, limits: tf.Tensor):
+    def _search_ids(self, ids: tf.Tensor, lengths: tf.Tensor, limits: tf.Tensor) -> Hypotheses:
         memory = self.model.encode({"source": ids, "source_lengths": lengths})
         call = {
             "step": self.model.step,
@@ -267,14 +303,27 @@ class TextModel:
             "end_id": END,
             "max_length": limits,
         }
+        return _nothing_where(lengths == 1, self._searched(call, lengths))
+
+    def _searched(self, call: dict, lengths: tf.Tensor) -> Hypotheses:
+        if self.drawn is not None:
+            options = {name: getattr(self.drawn, name) for name in _DRAWN}
+            return sample(**call, **options, n_best=self.n_best)
         if self.beam_width == 1:
             return greedy_search(**call)
+        covered = {}
+        if self.coverage_penalty:
+            covered = {
+                "coverage_penalty": self.coverage_penalty,
+                "source_mask": tf.sequence_mask(lengths),  # (B, S)
+            }
         return beam_search(
             **call,
             beam_width=self.beam_width,
             length_penalty=self.length_penalty,
             n_best=self.n_best,
             end_rule=self.end_rule,
+            **covered,
         )
 
     def _spell(self, hypotheses) -> tf.Tensor:
@@ -301,21 +350,57 @@ def _check_signatures(names: Sequence[str]) -> None:
         )
 
 
-def _check_search(beam_width: int, length_penalty: float, n_best: int, end_rule: str) -> None:
-    if n_best > beam_width:
+_DRAWN = ("temperature", "top_k", "top_p", "seed")
+
+
+def _check_search(model: TextModel) -> None:
+    if model.drawn is not None:
+        if model.beam_width > 1:
+            raise ValueError(
+                "Tokens are drawn, or a beam searches for them, not both: leave the temperature or "
+                f"the width out. Received: beam_width={model.beam_width}, "
+                f"temperature={model.drawn.temperature}"
+            )
+        return
+    if model.n_best > model.beam_width:
         raise ValueError(
-            f"n_best must not exceed beam_width={beam_width}. Received: n_best={n_best}"
+            f"n_best must not exceed beam_width={model.beam_width}. Received: n_best={model.n_best}"
         )
-    if beam_width == 1 and length_penalty != 0:
-        raise ValueError(
-            "A length penalty needs a beam, of a width of at least 2. "
-            f"Received: length_penalty={length_penalty}, beam_width=1"
-        )
-    if beam_width == 1 and end_rule == "running":
+    for name in ("length_penalty", "coverage_penalty"):
+        if model.beam_width == 1 and getattr(model, name) != 0:
+            raise ValueError(
+                f"A {name.replace('_', ' ')} needs a beam, of a width of at least 2. "
+                f"Received: {name}={getattr(model, name)}, beam_width=1"
+            )
+    if model.beam_width == 1 and model.end_rule == "running":
         raise ValueError(
             "Greedy search has one answer, which competes with no other: an end rule needs a beam, "
-            f"of a width of at least 2. Received: end_rule={end_rule!r}, beam_width=1"
+            f"of a width of at least 2. Received: end_rule={model.end_rule!r}, beam_width=1"
         )
+
+
+def _answer(texts: np.ndarray, scores: np.ndarray, is_cut: bool) -> Answer:
+    """Texts and scores (n,) of one text; slots without a hypothesis are left out, but the first."""
+    kept = [row for row in range(len(texts)) if row == 0 or scores[row] > -np.inf]
+    return Answer(
+        tuple(texts[row].decode() for row in kept),
+        tuple(float(scores[row]) for row in kept),
+        bool(is_cut),
+    )
+
+
+def _nothing_where(is_empty: tf.Tensor, found: Hypotheses) -> Hypotheses:
+    """The end token alone, of probability 1, for the examples (B,) that have nothing to read."""
+    first = tf.range(tf.shape(found.lengths)[1])[None] == 0  # (1, W)
+    row, rows = is_empty[:, None], is_empty[:, None, None]
+    scores = tf.where(first, 0.0, -np.inf)
+    return found._replace(
+        tokens=tf.where(rows, END, found.tokens),
+        lengths=tf.where(row, tf.cast(first, tf.int32), found.lengths),
+        scores=tf.where(row, scores, found.scores),
+        log_probabilities=tf.where(row, scores, found.log_probabilities),
+        token_log_probabilities=tf.where(rows, 0.0, found.token_log_probabilities),
+    )
 
 
 def _ended(ids: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

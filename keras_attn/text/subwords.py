@@ -24,8 +24,6 @@ def learn_subwords(
     lines: Iterable[str | None],
     vocabulary_size: int,
     sample_lines: int = 1_000_000,
-    *,
-    shrinks: bool = False,
 ) -> bytes:
     """Learn a byte-pair encoding (BPE) and return it as a SentencePiece model.
 
@@ -45,7 +43,6 @@ def learn_subwords(
             `keras_attn.data.aligned_text`.
         vocabulary_size: how many ids there are, special tokens and bytes included.
         sample_lines: how many lines are learned from at most.
-        shrinks: whether a text that allows fewer subwords gets fewer, and is not refused.
 
     Raises:
         UserError: if SentencePiece is not installed, there is no line that is neither empty nor
@@ -62,6 +59,36 @@ def learn_subwords(
         >>> pieces = SubwordTokenizer(model).split(tf.constant(["a man"]))
         >>> [piece.decode() for piece in pieces.flat_values.numpy()]
         ['▁a', '▁man']
+    """
+    model = learn_at_most_subwords(lines, vocabulary_size, sample_lines)
+    reached = SubwordTokenizer(model).vocabulary_size
+    if reached < vocabulary_size:
+        raise UserError(
+            f"The text allows a vocabulary of at most {reached} subwords, {vocabulary_size} were "
+            "asked for; ask for fewer or give more text."
+        )
+    return model
+
+
+def learn_at_most_subwords(
+    lines: Iterable[str | None], vocabulary_size: int, sample_lines: int = 1_000_000
+) -> bytes:
+    """As `learn_subwords`, but of a text with too few different words a smaller vocabulary.
+
+    Args:
+        lines: of text; read once.
+        vocabulary_size: how many ids there are at most, special tokens and bytes included.
+        sample_lines: how many lines are learned from at most.
+
+    Raises:
+        UserError: if SentencePiece is not installed, there is no line to learn from, or the text
+            has too many different characters for the vocabulary.
+
+    Example:
+        >>> from keras_attn.text.subwords import SubwordTokenizer, learn_at_most_subwords
+        >>> model = learn_at_most_subwords(["a man and a dog"], 8_000)
+        >>> SubwordTokenizer(model).vocabulary_size < 300
+        True
     """
     sentencepiece = _import_sentencepiece()
     unused = Counter()
@@ -83,12 +110,6 @@ def learn_subwords(
         )
     except RuntimeError as error:
         raise UserError(_explanation(str(error), vocabulary_size)) from error
-    reached = SubwordTokenizer(model.getvalue()).vocabulary_size
-    if reached < vocabulary_size and not shrinks:
-        raise UserError(
-            f"The text allows a vocabulary of at most {reached} subwords, {vocabulary_size} were "
-            "asked for; ask for fewer or give more text."
-        )
     return model.getvalue()
 
 

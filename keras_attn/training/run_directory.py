@@ -26,7 +26,8 @@ class RunDirectory:
     """The directory of one training run.
 
     `settings.json` names the recipe and its settings, written when the run begins; a run directory
-    never changes its recipe or settings.
+    never changes its recipe or settings. It also notes what a run that goes on has to know, such as
+    when it ends.
 
     Args:
         path: the directory, on a disk or on any file system of `tf.io.gfile`.
@@ -66,20 +67,28 @@ class RunDirectory:
     def exists(self) -> bool:
         return (self.path / "settings.json").is_file()
 
-    def begin(self, recipe: str, settings: dict) -> None:
+    def begin(
+        self,
+        recipe: str,
+        settings: dict,
+        *,
+        notes: dict | None = None,
+        completed: Callable[[dict], dict] = lambda settings: settings,
+    ) -> None:
         """Claim the directory for a recipe and its settings, or check that it is theirs.
 
         Args:
             recipe: its name.
-            settings: as JSON. An earlier version kept those alone that were not their defaults; of
-                one that is not kept nothing is compared.
+            settings: what makes two runs different.
+            notes: what is kept beside them and may change, by name.
+            completed: gives the settings of an older run those that it does not name.
 
         Raises:
             UserError: if the directory belongs to another recipe or to other settings.
         """
-        wanted = {"recipe": recipe, "settings": settings}
+        notes = json.loads(json.dumps(notes or {}))
         if not self.exists:
-            self.write_json("settings.json", wanted)
+            self.write_json("settings.json", {"recipe": recipe, "settings": settings, **notes})
             return
         found = self.description()
         if found["recipe"] != recipe:
@@ -87,21 +96,23 @@ class RunDirectory:
                 f"{self.path} is a run of the recipe {found['recipe']!r}, not of {recipe!r}; "
                 "choose another directory."
             )
-        now = json.loads(json.dumps(settings))
-        differing = [
-            f"{name} {kept!r} there, {now.get(name)!r} now"
-            for name, kept in sorted(found["settings"].items())
-            if kept != now.get(name)
-        ]
-        if differing:
+        there, now = completed(found["settings"]), json.loads(json.dumps(settings))
+        if there != now:
+            differing = [
+                f"{name} {there.get(name)!r} there, {now.get(name)!r} now"
+                for name in sorted({*there, *now})
+                if there.get(name) != now.get(name)
+            ]
             raise UserError(
                 f"{self.path} is a run of other settings ({'; '.join(differing)}); "
                 "choose another directory."
             )
+        if {**found, **notes} != found:
+            self.write_json("settings.json", {**found, **notes})
 
     def forget(self, names: Iterable[str]) -> None:
         """Give the directory back: its settings, its log and the files of these names go."""
-        for name in ("settings.json", "budget.json", "log.txt", *names):
+        for name in ("settings.json", "log.txt", *names):
             (self.path / name).unlink(missing_ok=True)
 
     def sweep(self) -> None:

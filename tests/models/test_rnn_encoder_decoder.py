@@ -1,6 +1,4 @@
 import itertools
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -178,33 +176,6 @@ def test_stepping_equals_teacher_forcing_and_saving_keeps_both(option, inputs, t
     reloaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(reloaded(inputs), logits)
     assert np.abs(model(inputs, training=True) - logits).max() > 1e-2
-
-
-def test_a_fresh_process_loads_both_models_and_computes_the_same(inputs, tmp_path):
-    from keras_attn.models import GNMT
-
-    keras.utils.set_random_seed(3)
-    np.savez(tmp_path / "inputs.npz", **inputs)
-    models = {
-        "one": _model(scheduled_sampling=0.25),
-        "gnmt": GNMT(13, VOCABULARY, 6, 6, 2, 3, 4, input_feeding=True),
-    }
-    for name, model in models.items():
-        model.save(tmp_path / f"{name}.keras")
-        np.save(tmp_path / f"{name}.npy", model(inputs))
-    program = (
-        "import sys, keras, numpy as np, keras_attn.models\n"
-        "inputs = dict(np.load('inputs.npz'))\n"
-        "for name in ('one', 'gnmt'):\n"
-        "    model = keras.models.load_model(name + '.keras')\n"
-        "    np.testing.assert_allclose(model(inputs), np.load(name + '.npy'), atol=1e-6)\n"
-        "    rate = model.sampling_rate\n"
-        "    print(name, None if rate is None else float(rate))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.splitlines() == ["one 0.25", "gnmt None"], done.stderr
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -143,7 +143,7 @@ def test_a_given_encoder_is_kept_with_the_run_and_not_trained(tmp_path):
         labels[:, :-1] * mask[:, 1:], inputs["target"][:, 1:] * mask[:, 1:]
     )
     (tmp_path / "mine.keras").write_text("no model")
-    with pytest.raises(UserError, match=r"mine\.keras is no model that Keras can load"):
+    with pytest.raises(UserError, match=r"mine\.keras"):
         make_recipe("captions", encoder=tmp_path / "mine.keras", **options).prepare(
             RunDirectory(tmp_path / "other")
         )

@@ -22,7 +22,7 @@ class _Counting:
     """A recipe whose model counts its steps; what it validates may fail."""
 
     name, settings, clip_norm, validations, averaged = "counting", {}, None, 2, 3
-    prepared_files = tokenizer_files = ()
+    prepared_files = vocabulary_files = ()
 
     def __init__(self, validate=lambda weight: 1.0, packages=()):
         self._validate = validate

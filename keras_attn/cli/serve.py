@@ -1,28 +1,9 @@
-"""Write a SavedModel, and serve SavedModels."""
-
-from pathlib import Path
+"""keras-attn serve: trained models over TensorFlow Serving's REST interface."""
 
 import click
 
-from keras_attn.cli.options import recipe_option, run_option, search_options
-from keras_attn.cli.runs import import_tensorflow, loaded
+from keras_attn.cli.runs import import_tensorflow
 from keras_attn.errors import UserError
-
-
-@click.command()
-@run_option
-@recipe_option
-@click.option(
-    "--directory",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The model's base path; the next version is written below it.",
-)
-@search_options
-def export(run_path: Path, recipe: str | None, directory: Path, **search):
-    """Write the trained model as the next version of a SavedModel."""
-    _, text_model = loaded(run_path, recipe, **search)
-    export_version(text_model, directory)
 
 
 def _flag(name: str, help: str):
@@ -80,11 +61,3 @@ def serve(
     serve_models(
         models, host=host, port=rest_api_port, timeout_ms=rest_api_timeout_in_ms, ready=announce
     )
-
-
-def export_version(text_model, directory: Path) -> Path:
-    from keras_attn.serving import export
-
-    version = export(text_model, directory)
-    click.echo(f"Exported {version}")
-    return version

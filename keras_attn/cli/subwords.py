@@ -1,12 +1,13 @@
-"""Print the subwords of texts."""
+"""keras-attn tokenize: what a run has learned to cut text into."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
 
-from keras_attn.cli.lines import lines_of_standard_input
 from keras_attn.cli.options import run_option
+from keras_attn.cli.predict import lines_of
 from keras_attn.cli.runs import import_tensorflow, require_run_directory
 
 
@@ -28,6 +29,6 @@ def tokenize(run_path: Path, merges: int | None, texts: tuple[str, ...]):
             click.echo(f"{left} + {right} = {left}{right}")
         return
     tokenizer = SubwordTokenizer(model)
-    for text in map(os.fsencode, texts) if texts else lines_of_standard_input():
+    for text in map(os.fsencode, texts) if texts else lines_of(sys.stdin.buffer):
         pieces = tokenizer.split([text]).values.numpy()
         click.echo(" ".join(piece.decode() for piece in pieces))
