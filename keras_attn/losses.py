@@ -112,6 +112,48 @@ _REDUCTIONS = {
 }
 
 
+def doubly_stochastic_penalty(attention, lengths):
+    """How far the attention of captions is from looking at every place once in all.
+
+    `1/B sum_b sum_l (1 - sum_{t < lengths_b} a_btl)^2`
+
+    The weights of a step add up to 1 over the places; this wants those of a place to do so over the
+    steps, so that no part of the image is left out (equation 14 of the paper).
+
+    Args:
+        attention: (B, T, L), the weights of T steps over L places.
+        lengths: (B,) integers, the steps of each caption; later ones do not count.
+
+    Returns:
+        A scalar, the mean over the batch, 0 for an empty one.
+
+    Raises:
+        ValueError: if the shapes do not go together.
+
+    Example:
+        >>> from keras_attn.losses import doubly_stochastic_penalty
+        >>> attention = [[[1.0, 0.0], [0.5, 0.5]]]
+        >>> [float(doubly_stochastic_penalty(attention, [steps])) for steps in (1, 2)]
+        [1.0, 0.5]
+
+    Reference:
+        Xu et al. 2015, "Show, Attend and Tell", section 4.2.1, https://arxiv.org/abs/1502.03044
+    """
+    attention = at_least_float32(ops.convert_to_tensor(attention))
+    lengths = ops.convert_to_tensor(lengths)
+    if len(attention.shape) != 3 or len(lengths.shape) != 1:
+        raise ValueError(
+            "The penalty takes attention of captions, (batch, steps, places), and the steps of "
+            f"each, (batch,). Received: attention.shape={tuple(attention.shape)}, "
+            f"lengths.shape={tuple(lengths.shape)}"
+        )
+    steps = ops.arange(ops.shape(attention)[1], dtype=lengths.dtype)
+    real = (steps < lengths[:, None])[..., None]  # (B, T, 1)
+    looked = ops.sum(ops.where(real, attention, ops.zeros_like(attention)), axis=1)  # (B, L)
+    total = ops.sum(ops.square(1 - looked))
+    return ops.divide_no_nan(total, ops.cast(ops.shape(attention)[0], total.dtype))
+
+
 @registered
 class TokenLoss(keras.losses.Loss):
     """`token_loss` for `model.compile`: the mean over the real tokens of a batch.

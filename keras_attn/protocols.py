@@ -31,6 +31,7 @@ __all__ = [
     "SupportsComputeDtype",
     "SupportsDropoutMasks",
     "SupportsDropoutReset",
+    "SupportsGrid",
     "SupportsInitialState",
     "SupportsMasksByBlock",
     "SupportsMaxLength",
@@ -146,6 +147,27 @@ class SupportsAttentionMaps(Protocol):
         Args:
             inputs: as in a call of the model.
         """
+
+
+@runtime_checkable
+class SupportsGrid(Protocol):
+    """A sequence model that reads `images`, and whose attention is over the places of a grid.
+
+    Attributes:
+        image_shape: (height, width, channels) of the images, which are in [0, 1].
+        grid: (h, w): S = h * w, row by row.
+
+    Example:
+        >>> from keras_attn.models import ShowAttendTell
+        >>> from keras_attn.protocols import SupportsGrid
+        >>> model = ShowAttendTell(9, (8, 8, 1), embedding_dim=8, decoder_units=8,
+        ...                        attention_units=8, filters=(4,))
+        >>> isinstance(model, SupportsGrid), model.grid
+        (True, (4, 4))
+    """
+
+    image_shape: tuple[int, int, int]
+    grid: tuple[int, int]
 
 
 class FeatureModel(Protocol):

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from reference import cases
 
-from keras_attn.losses import token_loss
+from keras_attn.losses import doubly_stochastic_penalty, token_loss
 
 
 def _smoothing(case):
@@ -282,3 +282,26 @@ def test_labels_of_tokens_that_do_not_count_are_ignored(label, dtype, mode):
 
     for total in _in_mode(losses, mode)(tf.constant(labels)):
         assert float(total) == pytest.approx((_cross_entropies() * MASK).sum())
+
+
+@pytest.mark.parametrize("case", cases("vision", "doubly-stochastic"))
+def test_the_penalty_of_attention_is_the_reference_whatever_is_behind_a_caption(case):
+    attention, lengths = np.array(case["attention"], np.float32), case["lengths"]
+    assert float(doubly_stochastic_penalty(attention, lengths)) == pytest.approx(
+        case["expect"], abs=1e-6
+    )
+    behind = np.arange(attention.shape[1]) >= np.array(lengths)[:, None]
+    attention[behind] = np.nan
+    with tf.GradientTape() as tape:
+        tape.watch(attention := tf.constant(attention))
+        penalty = doubly_stochastic_penalty(attention, lengths)
+    assert float(penalty) == pytest.approx(case["expect"], abs=1e-6)
+    gradient = tape.gradient(penalty, attention).numpy()
+    np.testing.assert_array_equal(gradient[behind], 0.0)
+    assert (gradient[~behind] != 0).all()
+
+
+def test_the_penalty_of_no_caption_is_nothing_and_other_shapes_are_refused():
+    assert float(doubly_stochastic_penalty(np.zeros((0, 3, 4), np.float32), [])) == 0.0
+    with pytest.raises(ValueError, match=r"Received: attention.shape=\(2, 3\)"):
+        doubly_stochastic_penalty(np.zeros((2, 3), np.float32), [1, 1])

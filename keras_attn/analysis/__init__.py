@@ -8,6 +8,7 @@ from keras_attn.analysis.alignment_measures import (
     near_diagonal,
     of_words,
 )
+from keras_attn.analysis.caption_maps import plot_captions
 from keras_attn.analysis.cell_states import plot_cell_states, states_over_time
 from keras_attn.analysis.curves import plot_curves
 from keras_attn.analysis.gradient_flow import gradient_norms, plot_gradient_flow
@@ -26,6 +27,7 @@ __all__ = [
     "near_diagonal",
     "of_words",
     "plot_alignments",
+    "plot_captions",
     "plot_cell_states",
     "plot_curves",
     "plot_gradient_flow",

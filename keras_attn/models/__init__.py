@@ -4,6 +4,7 @@ from keras_attn.models.gnmt import GNMT
 from keras_attn.models.recurrent_attention import RecurrentAttention
 from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnn_search import RNNSearch
+from keras_attn.models.show_attend_tell import ShowAttendTell
 from keras_attn.models.transformer import Transformer
 from keras_attn.saved import load_model
 
@@ -12,6 +13,7 @@ __all__ = [
     "RNNEncoderDecoder",
     "RNNSearch",
     "RecurrentAttention",
+    "ShowAttendTell",
     "Transformer",
     "load_model",
 ]

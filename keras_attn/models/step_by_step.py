@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.checks import require_share
+from keras_attn.ops.drawing import drawn_index
 from keras_attn.ops.scan import scan
 
 
@@ -128,6 +129,4 @@ def built(*parts) -> list:
 
 def _drawn(logits, quantile):
     """The token at which the distribution passes a quantile: (B, V), (B,) -> (B,)."""
-    shares = ops.cumsum(ops.softmax(ops.stop_gradient(logits), axis=-1), axis=-1)
-    below = shares < quantile[:, None] * shares[:, -1:]  # (B, V)
-    return ops.sum(ops.cast(below, "int32"), axis=-1)
+    return drawn_index(ops.softmax(logits, axis=-1), quantile)

@@ -27,6 +27,7 @@ class _Entry:
     factory: tuple[str, str]
 
 
+_CAPTION_SETTINGS = "keras_attn.recipes.caption_settings"
 _NUMBER_SETTINGS = "keras_attn.recipes.number_settings"
 _TRANSLATION_SETTINGS = "keras_attn.recipes.translation_settings"
 _TRANSLATIONS = "keras_attn.recipes.translations"
@@ -36,6 +37,16 @@ _RECIPES = {
         "Two marked numbers of a long stream are added.",
         ("keras_attn.recipes.adding_settings", "AddingSettings"),
         ("keras_attn.recipes.adding", "Adding"),
+    ),
+    "captions": _Entry(
+        "Your own pictures are described.",
+        (_CAPTION_SETTINGS, "CaptionsSettings"),
+        ("keras_attn.recipes.captions", "Captions"),
+    ),
+    "digit-captions": _Entry(
+        "Two digits on a canvas are named, and how they lie.",
+        (_CAPTION_SETTINGS, "DigitCaptionsSettings"),
+        ("keras_attn.recipes.digit_captions", "DigitCaptions"),
     ),
     "dates": _Entry(
         "Human dates in four languages become ISO 8601.",

@@ -8,6 +8,7 @@ import importlib
 
 _MODULES = {
     "AllVersions": "model_config",
+    "CaptionModel": "caption_model",
     "TextModel": "text_model",
     "export": "saved_model",
     "LatestVersions": "model_config",

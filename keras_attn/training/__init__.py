@@ -8,6 +8,7 @@ from keras_attn.training.budget import (
     warmed_up_then_inverse_square_root,
     warmed_up_then_linear,
 )
+from keras_attn.training.caption_objective import caption_objective
 from keras_attn.training.checkpoint import load_checkpoint, save_checkpoint
 from keras_attn.training.epochs import Epochs
 from keras_attn.training.fit import fit
@@ -45,6 +46,7 @@ __all__ = [
     "ValidationSchedule",
     "WeightAverage",
     "Workers",
+    "caption_objective",
     "fit",
     "load_average",
     "load_checkpoint",

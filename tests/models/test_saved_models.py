@@ -28,6 +28,10 @@ MODELS = {
         lambda: models.RecurrentAttention(10, 3, 2, (8, 9), scales=2, units=6, glimpse_units=4),
         IMAGES,
     ),
+    "ShowAttendTell": (
+        lambda: models.ShowAttendTell(11, (8, 9, 1), 6, 4, 3, "hard", (2, 3), seed=1),
+        {"images": IMAGES["images"][..., None], "target": TOKENS["target"]},
+    ),
     "Transformer": (lambda: models.Transformer(13, 13, 8, 2, 16, 1, 1), TOKENS),
 }
 READER = """
