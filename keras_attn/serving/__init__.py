@@ -9,6 +9,7 @@ import importlib
 _MODULES = {
     "AllVersions": "model_config",
     "TextModel": "text_model",
+    "TreeModel": "tree_model",
     "export": "saved_model",
     "LatestVersions": "model_config",
     "ModelConfig": "model_config",
