@@ -6,18 +6,10 @@ import keras
 from keras import ops
 
 from keras_attn._upstream import a_tape_may_record
-from keras_attn.layers import cell_protocol
-from keras_attn.layers.additive_attention import AdditiveAttention
+from keras_attn.layers import attending_scan, cell_protocol
 from keras_attn.layers.attention_cell import AttentionCell, with_parts
-from keras_attn.layers.gru import GRUCell
-from keras_attn.layers.luong_attention import LuongAttention
-from keras_attn.layers.recurrent_checks import (
-    flat_shapes,
-    has_default_activations,
-    require_states,
-)
+from keras_attn.layers.recurrent_checks import flat_shapes, require_states
 from keras_attn.ops import masks
-from keras_attn.ops.attention_scan import attention_scan
 from keras_attn.ops.scan import scan
 from keras_attn.protocols import Attention, RecurrentCell
 
@@ -123,44 +115,33 @@ class AttentionRNN(keras.layers.Layer):
         return keras.tree.pack_sequence_as(at_rest, given)
 
     def has_own_gradient(self, training: bool = False) -> bool:
-        """Whether a call runs `ops.attention_scan`, whose gradient is written by hand.
+        """Whether a call runs `ops.attention_scan` or `ops.lstm_attention_scan`.
 
-        It does for our `GRUCell` with its default activations and our `AdditiveAttention` or
-        `LuongAttention`, in one dtype and without active dropout: there it computes what the cell
-        computes, and both passes take 0.5 to 0.7 of the time (64 sequences of 30 steps, a memory
-        of 30, 256 wide). Every other cell is run step by step and differentiated by TensorFlow.
+        Their gradient is written by hand. It does for our `GRUCell`, our `LSTMCell` in every form
+        and Keras', with the default activations, and our `AdditiveAttention` or `LuongAttention`,
+        in one dtype and without active dropout: there it computes what the cell computes, and both
+        passes take 0.5 to 0.7 of the time (64 sequences of 30 steps, a memory of 30, 256 wide).
+        Every other cell is run step by step and differentiated by TensorFlow.
         """
         cell, attention = self.cell.cell, self.cell.attention
         return (
-            type(cell) is GRUCell
-            and type(attention) in _WEIGHTS_OF
-            and has_default_activations(cell)
+            attending_scan.is_scanned(cell, attention)
             and not (training and (cell.dropout or cell.recurrent_dropout or attention.dropout))
             and self.compute_dtype == cell.compute_dtype == attention.compute_dtype
         )
 
     def _run_by_hand(self, inputs, memory, mask, memory_mask, initial_state, training):
-        """Outputs (B, T, units + m), alignments (B, T, S) and the states of `attention_scan`."""
-        cell, attention = self.cell.cell, self.cell.attention
-        keys, of_attention = _WEIGHTS_OF[type(attention)](
-            attention, attention.project_memory(memory, memory_mask)
-        )
-        outputs, alignments, state = attention_scan(
+        """Outputs (B, T, units + m), alignments (B, T, S) and the states, by a scan of `ops`."""
+        return attending_scan.scan(
+            self.cell.cell,
+            self.cell.attention,
             inputs,
             memory,
-            keys,
-            initial_state[0],
-            **cell.scan_weights(),
-            **{
-                name: weight if weight is None else ops.cast(weight, self.compute_dtype)
-                for name, weight in of_attention.items()
-            },
-            reset_after=cell.reset_after,
-            mask=mask,
-            memory_mask=memory_mask,
+            initial_state,
+            mask,
+            memory_mask,
             saves=bool(training) or a_tape_may_record(),
         )
-        return outputs, alignments, [state]
 
     def _run_cell(self, inputs, memory, mask, memory_mask, initial_state, training):
         """Outputs (B, T, units + m), alignments (B, T, S) and the states of any cell, by `scan`."""
@@ -232,24 +213,6 @@ class AttentionRNN(keras.layers.Layer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**with_parts(config, custom_objects))
-
-
-def _of_additive(attention, keys):
-    """The keys, and the weights by which `ops.attention_scan` scores them."""
-    return keys, {
-        "query_kernel": attention.query_kernel,
-        "query_bias": attention.bias,
-        "score_vector": attention.score_vector,
-        "score_scale": attention.score_scale,
-    }
-
-
-def _of_product(attention, keys):
-    scale = attention.score_scale
-    return (keys if scale is None else keys * ops.cast(scale, keys.dtype)), {}
-
-
-_WEIGHTS_OF = {AdditiveAttention: _of_additive, LuongAttention: _of_product}
 
 
 def _require_sequences(inputs_shape, memory_shape):

@@ -272,7 +272,7 @@ class LSTMCell(keras.layers.LSTMCell):
             reverse=reverse,
             jit_compile=jit_compile,
             saves=saves,
-            **self._weights(),
+            **self.scan_weights(),
         )
 
     def _scan_steps(self, inputs, states, mask, reverse):
@@ -283,7 +283,7 @@ class LSTMCell(keras.layers.LSTMCell):
 
         return scan(step, inputs, states, mask, reverse, initial_outputs=states[0])
 
-    def _weights(self) -> dict:
+    def scan_weights(self) -> dict:
         """The weights in the compute dtype, None for those that the cell lacks."""
         names = (
             "kernel",

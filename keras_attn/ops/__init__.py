@@ -2,7 +2,7 @@
 
 from keras_attn.ops.additive_attention import additive_attention
 from keras_attn.ops.attention import dot_product_attention
-from keras_attn.ops.attention_scan import attention_scan
+from keras_attn.ops.attention_scan import attention_scan, lstm_attention_scan
 from keras_attn.ops.blockwise_attention import blockwise_attention
 from keras_attn.ops.filterbank import filterbanks, gaussian_filterbank
 from keras_attn.ops.glimpse import glimpses
@@ -34,6 +34,7 @@ __all__ = [
     "gru_scan",
     "gru_step",
     "gru_step_reset_after",
+    "lstm_attention_scan",
     "lstm_scan",
     "lstm_step",
     "permute_features",

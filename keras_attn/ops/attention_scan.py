@@ -1,4 +1,4 @@
-"""A GRU that attends over a memory at every step, with a gradient written by hand."""
+"""A GRU or LSTM that attends over a memory at every step, with a gradient written by hand."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,13 @@ import tensorflow as tf
 
 from keras_attn.ops import masks
 from keras_attn.ops.additive_attention import normalised
+from keras_attn.ops.attending_cells import AttendingGRU, AttendingLSTM
+from keras_attn.ops.attention_loop import Given, run_attending
 from keras_attn.ops.attention_scoring import AdditiveScoring, ProductScoring
-from keras_attn.ops.chunks import before_each_step
-from keras_attn.ops.gru_gradient import form_of, of_projection
-from keras_attn.ops.hand_gradient import with_gradient
-from keras_attn.ops.precision import wide_dtype
-from keras_attn.ops.products import sum_of_outer_products, sum_of_rows, times
-from keras_attn.ops.scan import scan
-from keras_attn.ops.shapes import sizes
+from keras_attn.ops.gru_gradient import form_of
+from keras_attn.ops.lstm_gradient import LSTMWeights, gates_first
+from keras_attn.ops.products import times
+from keras_attn.ops.recurrent import LSTMForm
 
 
 def attention_scan(
@@ -93,257 +92,194 @@ def attention_scan(
         Translate", appendix A.1.2, https://arxiv.org/abs/1409.0473
         Luong et al. 2015, the product, https://arxiv.org/abs/1508.04025
     """
-    if (query_kernel is None) != (score_vector is None):
-        raise ValueError(
-            "Additive scores need a `query_kernel` and a `score_vector`, products with the state "
-            f"neither. Received: query_kernel {_given_or_not(query_kernel)} and score_vector "
-            f"{_given_or_not(score_vector)}"
-        )
     form = form_of(reset_after, recurrent_bias)
-    scoring = ProductScoring if query_kernel is None else AdditiveScoring
+    direct_kernel, candidate_kernel = form.split(recurrent_kernel)
+    outputs, alignments, (state,) = _attending(
+        AttendingGRU(form),
+        inputs,
+        memory,
+        keys,
+        (initial_state,),
+        kernels=_Kernels(kernel, bias, direct_kernel, recurrent_bias, candidate_kernel),
+        scores=_Scores(query_kernel, query_bias, score_vector, score_scale),
+        mask=mask,
+        memory_mask=memory_mask,
+        saves=saves,
+    )
+    return outputs, alignments, state
+
+
+def lstm_attention_scan(
+    inputs,
+    memory,
+    keys,
+    initial_states,
+    *,
+    kernel,
+    recurrent_kernel,
+    query_kernel=None,
+    score_vector=None,
+    bias=None,
+    peephole_kernel=None,
+    gate_recurrent_kernel=None,
+    query_bias=None,
+    score_scale=None,
+    form: LSTMForm = LSTMForm(),  # noqa: B008, it is immutable
+    mask=None,
+    memory_mask=None,
+    saves: bool = True,
+):
+    """Run a long short-term memory that attends to a memory over a sequence.
+
+    It is `attention_scan` with an LSTM in the place of the GRU; its h is the query. With the memory
+    m, its keys k and the states h and c of the step before, at every step
+
+        e_j = v . tanh(h W_q + b_q + k_j),  a = softmax(e),  r = sum_j a_j m_j,
+        h', c' = LSTM([x; r], h, c)
+
+    or, without `query_kernel` and `score_vector`, with the scores of Luong et al., `e_j = h . k_j`.
+    The LSTM is that of `lstm_step` in any of its forms.
+
+    Args:
+        inputs: x, (B, T, d).
+        memory: m, (B, S, features).
+        keys: k, (B, S, a), the memory projected; a = units for the product with h.
+        initial_states: list of h and c, (B, units) each; with FGR also [i, f, o], (B, 3 * units).
+        kernel: of [x; r], (d + features, blocks * units), blocks i, f, c, o without those that the
+            form lacks.
+        recurrent_kernel: of h, (units, blocks * units).
+        query_kernel: W_q, (units, a), or None.
+        score_vector: v, (a,), or None with `query_kernel`.
+        bias: (blocks * units,) or None.
+        peephole_kernel: if the form has peepholes, (gates, units) or (units, gates * units).
+        gate_recurrent_kernel: for FGR, (3 * units, 3 * units).
+        query_bias: b_q, (a,) or None.
+        score_scale: g, a scalar, or None; with it `g v / |v|` is in the place of v.
+        form: which LSTM it is.
+        mask: boolean (B, T). A masked step leaves the states and the output as they were (the
+            output of a step before the first is 0); its weights are 0.
+        memory_mask: boolean (B, S), True = attend. An example without any gets weights and a
+            context of exactly 0.
+        saves: whether the loop saves gates, cells and queries for its gradient. Without, a gradient
+            that is asked for all the same computes them once more.
+
+    Returns:
+        `(outputs, alignments, states)`: outputs `[h'; r]`, (B, T, units + features), alignments a,
+        (B, T, S), and the list of the states after the last step.
+
+    Raises:
+        ValueError: a mask is not boolean or does not fit; weights that the form has no place for,
+            or the lack of one that it needs; one of `query_kernel` and `score_vector` without the
+            other.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> from keras_attn.ops import lstm_attention_scan
+    >>> outputs, alignments, (h, c) = lstm_attention_scan(
+    ...     tf.ones([2, 7, 3]), tf.ones([2, 5, 6]), tf.ones([2, 5, 8]), [tf.zeros([2, 8])] * 2,
+    ...     kernel=tf.ones([3 + 6, 4 * 8]), recurrent_kernel=tf.ones([8, 4 * 8]))
+    >>> tuple(outputs.shape), tuple(alignments.shape), tuple(c.shape)
+    ((2, 7, 14), (2, 7, 5), (2, 8))
+
+    References:
+        Luong et al. 2015, an LSTM that attends, https://arxiv.org/abs/1508.04025
+        Greff et al. 2015, the variants, https://arxiv.org/abs/1503.04069
+    """
+    return _attending(
+        AttendingLSTM(form),
+        inputs,
+        memory,
+        keys,
+        tuple(initial_states),
+        kernels=_Kernels(
+            kernel=gates_first(kernel, form),
+            bias=None if bias is None else gates_first(bias, form),
+            direct_kernel=gates_first(recurrent_kernel, form),
+            direct_bias=None,
+            others=LSTMWeights.of(form, peephole_kernel, gate_recurrent_kernel),
+        ),
+        scores=_Scores(query_kernel, query_bias, score_vector, score_scale),
+        mask=mask,
+        memory_mask=memory_mask,
+        saves=saves,
+    )
+
+
+class _Kernels(NamedTuple):
+    """The weights of a cell as `ops.attending_cells` take them."""
+
+    kernel: tf.Tensor  # of [x; context], (d + m, blocks * units)
+    bias: tf.Tensor | None  # (blocks * units,)
+    direct_kernel: tf.Tensor  # of the state, (units, width)
+    direct_bias: tf.Tensor | None  # (width,)
+    others: tuple
+
+
+class _Scores(NamedTuple):
+    """The weights of additive scores; all None for the product with the state."""
+
+    query_kernel: tf.Tensor | None
+    query_bias: tf.Tensor | None
+    vector: tf.Tensor | None
+    scale: tf.Tensor | None
+
+
+def _attending(
+    cell, inputs, memory, keys, initial_states, *, kernels, scores, mask, memory_mask, saves
+):
+    """Outputs, alignments and last states of any cell, batches first."""
+    _require_whole(scores)
+    scoring = ProductScoring if scores.query_kernel is None else AdditiveScoring
     features = inputs.shape[-1]
     if memory_mask is not None:
-        scores = (tf.shape(memory)[0], 1, memory.shape[1])
-        memory_mask = masks.expand(memory_mask, scores, "memory_mask")[:, 0]  # (B, S)
+        shape = (tf.shape(memory)[0], 1, memory.shape[1])
+        memory_mask = masks.expand(memory_mask, shape, "memory_mask")[:, 0]  # (B, S)
         memory = masks.clear_hidden(memory, memory_mask)
         keys = masks.clear_hidden(keys, memory_mask)
     if mask is not None:
         mask = masks.of_steps(mask, inputs)
 
     time_major = tf.transpose(inputs, [1, 0, 2])  # (T, B, d)
-    projected = times(time_major, kernel[:features])  # (T, B, 3 * units)
-    if bias is not None:
-        projected += bias
-
-    direct, candidate_kernel = form.split(recurrent_kernel)
-    state_kernel = direct
-    if query_kernel is not None:
-        state_kernel = tf.concat([direct, query_kernel], axis=-1)  # (units, blocks * units + a)
-    state_bias = _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias)
-    if score_scale is not None:
-        score_vector = normalised(score_vector, score_scale)
-    given = _Given(
+    input_kernel, context_kernel = tf.split(kernels.kernel, [features, memory.shape[-1]])
+    projected = times(time_major, input_kernel)  # (T, B, blocks * units)
+    if kernels.bias is not None:
+        projected += kernels.bias
+    vector = scores.vector
+    if scores.scale is not None:
+        vector = normalised(vector, scores.scale)
+    given = Given(
         projected=projected,
-        initial_state=initial_state,
+        initial_states=initial_states,
         memory=memory,
         keys=scoring.layout(keys),
-        score_vector=score_vector,
-        state_kernel=state_kernel,
-        state_bias=state_bias,
-        context_kernel=kernel[features:],
-        candidate_kernel=candidate_kernel,
+        score_vector=vector,
+        query_kernel=scores.query_kernel,
+        query_bias=scores.query_bias,
+        direct_kernel=kernels.direct_kernel,
+        direct_bias=kernels.direct_bias,
+        context_kernel=context_kernel,
+        weights=kernels.others,
         mask=mask,
         memory_mask=memory_mask,
     )
-    # XLA takes 5 % off this and seconds to compile each shape: not worth it.
-    saving_nothing = None if saves else _outputs
-    run = with_gradient(_forward, _backward, (form, scoring), saving_nothing=saving_nothing)
-    states, contexts, alignments, last = run(given)
+    hidden, contexts, alignments, last = run_attending(cell, scoring, given, saves)
     if mask is not None:
         started = tf.cumsum(tf.cast(mask, tf.int32), axis=0) > 0
-        states = tf.where(started, states, tf.zeros_like(states))
+        hidden = tf.where(started, hidden, tf.zeros_like(hidden))
         alignments = tf.where(mask, alignments, tf.zeros_like(alignments))
-    outputs = tf.concat([states, contexts], axis=-1)  # (T, B, units + m)
+    outputs = tf.concat([hidden, contexts], axis=-1)  # (T, B, units + m)
     return tf.transpose(outputs, [1, 0, 2]), tf.transpose(alignments, [1, 0, 2]), last
 
 
-def _state_bias(form, recurrent_kernel, recurrent_bias, query_kernel, query_bias):
-    """The biases of all that is multiplied with the state: recurrent blocks, then the query."""
-    if recurrent_bias is None:
-        recurrent_bias = tf.zeros([form.blocks * recurrent_kernel.shape[0]], recurrent_kernel.dtype)
-    if query_kernel is None:
-        return recurrent_bias
-    if query_bias is None:
-        query_bias = tf.zeros([query_kernel.shape[-1]], query_kernel.dtype)
-    return tf.concat([recurrent_bias, query_bias], axis=0)
+def _require_whole(scores):
+    if (scores.query_kernel is None) != (scores.vector is None):
+        raise ValueError(
+            "Additive scores need a `query_kernel` and a `score_vector`, products with the state "
+            f"neither. Received: query_kernel {_given_or_not(scores.query_kernel)} and "
+            f"score_vector {_given_or_not(scores.vector)}"
+        )
 
 
 def _given_or_not(weight) -> str:
     return "missing" if weight is None else "given"
-
-
-class _Given(NamedTuple):
-    """What the loop reads, and is differentiated by but for the masks; sequences time-major."""
-
-    projected: tf.Tensor  # (T, B, 3 * units)
-    initial_state: tf.Tensor  # (B, units)
-    memory: tf.Tensor  # (B, S, m)
-    keys: tf.Tensor  # in the layout of the scoring
-    score_vector: tf.Tensor | None  # (a,)
-    state_kernel: tf.Tensor  # (units, blocks * units [+ a])
-    state_bias: tf.Tensor  # (blocks * units [+ a],)
-    context_kernel: tf.Tensor  # (m, 3 * units)
-    candidate_kernel: tuple  # one of (units, units), or none
-    mask: tf.Tensor | None  # (T, B, 1)
-    memory_mask: tf.Tensor | None  # (B, S)
-
-
-class _Turned(NamedTuple):
-    """The kernels transposed, once before the loop backwards."""
-
-    state_kernel: tf.Tensor
-    context_kernel: tf.Tensor
-    candidate_kernel: tuple
-
-    @classmethod
-    def of(cls, given):
-        candidate_kernel = tuple(tf.transpose(kernel) for kernel in given.candidate_kernel)
-        kernels = tf.transpose(given.state_kernel), tf.transpose(given.context_kernel)
-        return cls(*kernels, candidate_kernel)
-
-
-def _forward(form, scoring, given):
-    """States, contexts and alignments of all steps and the last state; gates and queries."""
-    (*outputs, gates, queries), last = _loop(form, scoring, given, lambda collected: collected)
-    return (*outputs, last), (gates, queries)
-
-
-def _outputs(form, scoring, given):
-    """States, contexts and alignments of all steps and the last state."""
-    outputs, last = _loop(form, scoring, given, lambda collected: collected[:3])
-    return (*outputs, last)
-
-
-def _loop(form, scoring, given, kept):
-    """What is kept of (states, contexts, alignments, gates, queries), and the last state."""
-    features_first = tf.transpose(given.memory, [0, 2, 1])  # (B, m, S)
-
-    def step(x, hidden):
-        products = tf.matmul(hidden, given.state_kernel) + given.state_bias
-        recurrent = form.blocks * hidden.shape[-1]
-        products, query = products[:, :recurrent], products[:, recurrent:]
-        scores = scoring.scores(hidden, query, given)
-        alignment = masks.masked_softmax(scores, given.memory_mask)
-        alignment = tf.cast(alignment, given.memory.dtype)
-        # Twice as fast as the product with (B, S, m).
-        context = tf.matmul(alignment[:, None], features_first, transpose_b=True)[:, 0]
-        x = x + tf.matmul(context, given.context_kernel)
-        hidden, gates = form.step(x, products, hidden, *given.candidate_kernel)
-        return hidden, context, alignment, gates, query
-
-    def free_step(x, hidden):
-        outputs = step(x, hidden)
-        return kept(outputs), outputs[0]
-
-    def masked_step(moment, held):
-        (x, mask), (hidden, context) = moment, held
-        new_hidden, new_context, *others = step(x, hidden)
-        held = tf.where(mask, new_hidden, hidden), tf.where(mask, new_context, context)
-        return kept((*held, *others)), held
-
-    if given.mask is None:
-        outputs, last = scan(free_step, given.projected, given.initial_state, time_major=True)
-    else:
-        start = given.initial_state, _zeros_like_one_position(given.memory)
-        moments = given.projected, given.mask
-        outputs, (last, _) = scan(masked_step, moments, start, time_major=True)
-    states, contexts, alignments, *saved = outputs
-    return (states, contexts, _over_positions(alignments, given), *saved), last
-
-
-def _backward(form, scoring, given, outputs, saved, output_gradients):
-    states, contexts, alignments, _ = outputs
-    gates, queries = saved
-    *d_outputs, d_last = output_gradients  # of states, contexts and alignments
-    hidden = before_each_step(given.initial_state, states, reverse=False)
-    slopes = form.slopes(hidden, gates, given.mask)
-    moments = (*d_outputs, slopes, hidden, queries, alignments)
-    turned = _Turned.of(given)
-    sums = scoring.zero_sums(given)
-
-    def step(moment, carried):
-        d_state, d_context, d_alignment, *kept = moment
-        d_hidden, sums = carried
-        collected, d_hidden, sums = _step_gradient(
-            form, scoring, given, turned, d_hidden + d_state, d_context, d_alignment, *kept, sums
-        )
-        return collected, (d_hidden, sums)
-
-    def masked_step(moment, carried):
-        (d_state, d_context, d_alignment, *kept), mask = moment
-        (d_hidden, d_held_context), sums = carried
-        d_context += d_held_context
-        masked = mask * d_context, mask * d_alignment  # the slopes hold the state
-        collected, d_hidden, sums = _step_gradient(
-            form, scoring, given, turned, d_hidden + d_state, *masked, *kept, sums
-        )
-        return collected, ((d_hidden, d_context - masked[0]), sums)
-
-    if given.mask is None:
-        start = d_last, sums
-        run = scan(step, moments, start, reverse=True, time_major=True)
-        collected, (d_initial, sums) = run
-    else:
-        start = (d_last, _zeros_like_one_position(given.memory)), sums
-        moments = moments, tf.cast(given.mask, d_last.dtype)
-        run = scan(masked_step, moments, start, reverse=True, time_major=True)
-        collected, ((d_initial, _), sums) = run
-    d_products, d_candidate, d_contexts, d_scores = collected
-    d_scores = _over_positions(d_scores, given)
-
-    d_x = of_projection(d_products, d_candidate)  # (T, B, 3 * units)
-    d_keys, d_vector = scoring.gradients(sums, d_scores, hidden, given)
-    return _Given(
-        projected=d_x,
-        initial_state=d_initial,
-        memory=tf.einsum("tbs,tbm->bsm", alignments, d_contexts),
-        keys=d_keys,
-        score_vector=d_vector,
-        state_kernel=sum_of_outer_products(hidden, d_products),
-        state_bias=sum_of_rows(d_products),
-        context_kernel=sum_of_outer_products(contexts, d_x),
-        candidate_kernel=form.candidate_kernel_gradient(hidden, gates, d_candidate),
-        mask=None,
-        memory_mask=None,
-    )
-
-
-def _step_gradient(
-    form,
-    scoring,
-    given,
-    turned,
-    d_hidden,
-    d_context,
-    d_alignment,
-    slopes,
-    hidden,
-    query,
-    alignment,
-    sums,
-):
-    """One step backwards.
-
-    Returns:
-        Gradients of this step's products, candidate, context and scores; of the state before; the
-        sums with this step in them.
-    """
-    d_products, d_candidate, d_before = form.step_gradient(
-        d_hidden, slopes, *turned.candidate_kernel
-    )
-    d_x = of_projection(d_products, d_candidate)
-    d_context += tf.matmul(d_x, turned.context_kernel)
-    d_alignment += tf.matmul(d_context[:, None], given.memory, transpose_b=True)[:, 0]  # (B, S)
-
-    precision = wide_dtype(given.keys.dtype)
-    d_alignment, precise = tf.cast(d_alignment, precision), tf.cast(alignment, precision)
-    mean = tf.reduce_sum(precise * d_alignment, axis=-1, keepdims=True)
-    d_scores = precise * (d_alignment - mean)  # (B, S)
-
-    d_query, d_before_by_score, sums = scoring.step_gradient(d_scores, hidden, query, given, sums)
-    d_products = tf.concat([d_products, d_query], axis=-1)
-    d_before += tf.matmul(d_products, turned.state_kernel)
-    if d_before_by_score is not None:
-        d_before += d_before_by_score
-    collected = d_products, d_candidate, d_context, d_scores
-    return collected, d_before, sums
-
-
-def _over_positions(collected, given):
-    """`collected` (T, B, S) with its shape, which a loop without steps cannot tell."""
-    return tf.reshape(collected, [*sizes(given.projected)[:2], tf.shape(given.memory)[1]])
-
-
-def _zeros_like_one_position(memory):
-    """(B, m), also of a memory without positions."""
-    return tf.zeros([tf.shape(memory)[0], memory.shape[-1]], memory.dtype)

@@ -1,5 +1,8 @@
 """What XLA compiles: which loops are, and whether it is at work."""
 
+import functools
+from collections.abc import Callable
+
 import tensorflow as tf
 
 LARGEST_UNITS = 256
@@ -36,6 +39,29 @@ def compiles_blocks(jit_compile, blocks) -> bool:
     if require_jit_compile(jit_compile) != "auto":
         return jit_compile
     return _may_pay([x for x in tf.nest.flatten(blocks) if x is not None])
+
+
+def in_one_pass(function: Callable, *nests, setting: tuple = ()):
+    """Call `function(*setting, *nests)`, which computes element by element, by XLA if it may pay.
+
+    One operation after another writes each result to memory and reads it again, which is much of
+    their time. XLA takes each element to its end. What sums them is better left out: XLA computes
+    the elements anew for each of the sums.
+
+    Args:
+        function: of module level, for it is compiled once for each shape.
+        nests: of tensors, None for what is left out; the first tensor is of floats.
+        setting: what it is told beside tensors; hashable.
+    """
+    if _may_pay([x for x in tf.nest.flatten(nests) if x is not None]):
+        return compiled(function, *setting)(*nests)
+    return function(*setting, *nests)
+
+
+@functools.cache
+def compiled(function: Callable, *setting) -> Callable:
+    """A function that XLA compiles, once for each new shape of its further arguments."""
+    return tf.function(functools.partial(function, *setting), jit_compile=True, autograph=False)
 
 
 def _may_pay(tensors) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_attn._upstream import is_being_saved
+from keras_attn.ops.compilation import compiled
 
 _NO_HIGHER_ORDERS = (
     "A reloaded SavedModel has first derivatives only. For a derivative of its gradients, load the "
@@ -46,7 +47,7 @@ def with_gradient(
     """
 
     plain_forward = functools.partial(forward, *setting)
-    bound = _compiled if jit_compile else functools.partial
+    bound = compiled if jit_compile else functools.partial
     run_forward, run_backward = bound(forward, *setting), bound(backward, *setting)
     if saving_nothing is None:
         run_first, run_again = run_forward, None
@@ -79,11 +80,6 @@ def with_gradient(
         return function(*(x for x in flat if x is not None))
 
     return function
-
-
-@functools.cache
-def _compiled(function, *setting):
-    return tf.function(functools.partial(function, *setting), jit_compile=True, autograph=False)
 
 
 def _of_tensors(forward, backward, differentiable_forward):

@@ -1,7 +1,9 @@
 """One step of every LSTM of `LSTMForm` that keeps its gates, and the step's gradient.
 
 The equations are those of `ops.recurrent.lstm_step`. Inside, the blocks of the kernels are in the
-order gates, candidate (`gates_first`), so that the gates are one slice.
+order gates, candidate (`gates_first`), so that the gates are one slice. The products of the inputs
+and of h are the caller's, which may have further products of them to make: a step is given their
+sums, and returns the gradient of these.
 """
 
 from typing import NamedTuple
@@ -43,27 +45,46 @@ def split_peepholes(form: LSTMForm, kernel) -> tuple[Peepholes, Peepholes]:
 
 
 class LSTMWeights(NamedTuple):
-    """The weights of the steps, gates first."""
+    """The weights of a step beside those of the inputs and of h."""
 
-    recurrent_kernel: tf.Tensor  # (units, blocks * units)
     early_peepholes: Peepholes
     late_peepholes: Peepholes
     gate_recurrent_kernel: tf.Tensor | None  # (3 * units, 3 * units), of FGR
 
+    @classmethod
+    def of(cls, form: LSTMForm, peephole_kernel, gate_recurrent_kernel) -> "LSTMWeights":
+        """The weights of a form, or `ValueError` for one that it lacks or has no place for."""
+        _require("peephole_kernel", peephole_kernel, form.peepholes is not None, form)
+        _require("gate_recurrent_kernel", gate_recurrent_kernel, form.variant == "FGR", form)
+        return cls(*split_peepholes(form, peephole_kernel), gate_recurrent_kernel)
+
     def turned(self) -> "LSTMWeights":
         """The kernels transposed for the way back; peepholes turn themselves."""
         gates = self.gate_recurrent_kernel
-        return self._replace(
-            recurrent_kernel=tf.transpose(self.recurrent_kernel),
-            gate_recurrent_kernel=None if gates is None else tf.transpose(gates),
+        return self._replace(gate_recurrent_kernel=None if gates is None else tf.transpose(gates))
+
+
+def _require(name, weight, needed: bool, form):
+    if (weight is not None) != needed:
+        raise ValueError(
+            f"An LSTM has a `{name}` if its form asks for it, and else none; this one "
+            f"{'needs' if needed else 'has no place for'} it. "
+            f"Received: form={form} and {name} {'missing' if weight is None else 'given'}"
         )
 
 
-def lstm_step(form: LSTMForm, weights: LSTMWeights, x, states, mask=None):
+def lstm_step(form: LSTMForm, weights: LSTMWeights, sums, states, mask=None):
     """One step: the new states, and its gates and candidate (B, blocks * units).
 
     Where the mask (B, 1) is False the states are the old ones. The cell is so before the output is
     made of it: XLA would otherwise compute the new cell twice, once to be masked and once for h.
+
+    Args:
+        form: which LSTM it is.
+        weights: its other weights.
+        sums: `x W + b + h U`, (B, blocks * units), gates first.
+        states: before the step.
+        mask: boolean (B, 1), or None.
     """
 
     def masked(new, old):
@@ -72,7 +93,6 @@ def lstm_step(form: LSTMForm, weights: LSTMWeights, x, states, mask=None):
     hidden, cell = states[:2]
     units, count = hidden.shape[-1], len(form.gates)
     early = count - late_gates(form)
-    sums = x + tf.matmul(hidden, weights.recurrent_kernel)
     of_gates, of_candidate = sums[:, : count * units], sums[:, count * units :]
     if form.variant == "FGR":
         of_gates += tf.matmul(states[2], weights.gate_recurrent_kernel)
@@ -97,24 +117,26 @@ class Slopes(NamedTuple):
     """The derivatives of a step's states and sums, for any number of steps at once.
 
     With d the gradients, `dc += dh shown` for the new cell; `dz = dc sums`, but `dz = dh sums` for
-    the output gate; `dc keep` for the cell before.
+    the output gate; `dc keep` for the cell before. A masked step hands `dh held` on to h, and the
+    same of FGR's gates to these.
     """
 
     shown: tf.Tensor  # (..., units)
     sums: tf.Tensor  # (..., blocks * units), gates first
     keep: tf.Tensor  # (..., units)
-    gates: tf.Tensor | None  # (..., 3 * units), of the gates by their sums, for FGR
+    gates: tuple  # of FGR one of (..., 3 * units), the gates by their sums, else none
+    held: tuple  # with a mask one of (..., 1), else none
 
     def of_step(self, k: int) -> "Slopes":
         """Those of one of the steps."""
-        return Slopes(*(None if slope is None else slope[k] for slope in self))
+        return tf.nest.map_structure(lambda slope: slope[k], self)
 
 
 def slopes(form: LSTMForm, cell_before, cell, kept, mask=None) -> Slopes:
     """The slopes of steps (..., units) with the gates and candidates that they kept.
 
     Args:
-        mask: None, or factors 0 and 1 (..., 1); a masked step keeps its cell and has no others.
+        mask: None, or factors 0 and 1 (..., 1); a masked step keeps its states and has no others.
     """
     candidate = tf.split(kept, len(form.blocks), axis=-1)[-1]
     gates = _by_name(form, kept, cell.shape[-1])
@@ -135,12 +157,13 @@ def slopes(form: LSTMForm, cell_before, cell, kept, mask=None) -> Slopes:
         shown=of_cell if o is None else o * of_cell,
         sums=tf.concat(parts, axis=-1),
         keep=keep,
-        gates=tf.concat(list(by_sum.values()), axis=-1) if form.variant == "FGR" else None,
+        gates=(tf.concat(list(by_sum.values()), axis=-1),) if form.variant == "FGR" else (),
+        held=(),
     )
     if mask is None:
         return found
-    masked = Slopes(*(None if slope is None else mask * slope for slope in found))
-    return masked._replace(keep=masked.keep + (1 - mask))
+    masked = tf.nest.map_structure(lambda slope: mask * slope, found)
+    return masked._replace(keep=masked.keep + (1 - mask), held=(1 - mask,))
 
 
 def lstm_step_gradient(form: LSTMForm, turned: LSTMWeights, d_states, slopes: Slopes):
@@ -152,13 +175,13 @@ def lstm_step_gradient(form: LSTMForm, turned: LSTMWeights, d_states, slopes: Sl
         slopes: of the step, (B, ...).
 
     Returns:
-        Gradients of the states before, a list, without what the masked share of h and of the
-        gates hands on; and of the sums, (B, blocks * units).
+        Gradients of the states before, a list, that of h without what passes its product, None
+        for none; and of the sums, (B, blocks * units).
     """
     d_hidden, d_cell = d_states[:2]
     units, count = d_cell.shape[-1], len(form.gates)
     early = count - late_gates(form)
-    from_history = None if form.variant != "FGR" else d_states[2] * slopes.gates
+    from_history = d_states[2] * slopes.gates[0] if slopes.gates else None
     d_cell += d_hidden * slopes.shown
     if turned.late_peepholes is not None:
         columns = slice(early * units, count * units)
@@ -175,20 +198,22 @@ def lstm_step_gradient(form: LSTMForm, turned: LSTMWeights, d_states, slopes: Sl
     d_cell *= slopes.keep
     if turned.early_peepholes is not None:
         d_cell += turned.early_peepholes.gradient_of_cell(d_gates[:, : early * units])
-    d_before = [tf.matmul(d_sums, turned.recurrent_kernel), d_cell]
+    d_before = [slopes.held[0] * d_hidden if slopes.held else None, d_cell]
     if form.variant == "FGR":
         d_before.append(tf.matmul(d_gates, turned.gate_recurrent_kernel))
+        if slopes.held:
+            d_before[2] += slopes.held[0] * d_states[2]
     return d_before, d_sums
 
 
-def weight_gradients(form, weights, hidden, cells_before, cells, gate_states, d_sums):
-    """`LSTMWeights` of gradients, from the states before (the cells also after) all steps.
+def weight_gradients(form, weights, cells_before, cells, gate_states, d_sums):
+    """`LSTMWeights` of gradients, from the cells before and after all steps.
 
     Args:
         gate_states: FGR's third state before all steps in a list, else an empty list.
         d_sums: (T, B, blocks * units).
     """
-    units, count = hidden.shape[-1], len(form.gates)
+    units, count = cells.shape[-1], len(form.gates)
     split = (count - late_gates(form)) * units
     d_gates = d_sums[..., : count * units]
     early = late = of_gates = None
@@ -198,7 +223,7 @@ def weight_gradients(form, weights, hidden, cells_before, cells, gate_states, d_
         late = weights.late_peepholes.gradient(cells, d_gates[..., split:])
     if gate_states:
         of_gates = sum_of_outer_products(gate_states[0], d_gates)
-    return LSTMWeights(sum_of_outer_products(hidden, d_sums), early, late, of_gates)
+    return LSTMWeights(early, late, of_gates)
 
 
 def _by_name(form: LSTMForm, gates, units: int) -> dict:

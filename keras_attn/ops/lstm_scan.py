@@ -70,20 +70,13 @@ def lstm_scan(
         - [Gers and Schmidhuber, 2000](https://doi.org/10.1109/IJCNN.2000.861302), peepholes
         - [Greff et al., 2015](https://arxiv.org/abs/1503.04069), the variants
     """
-    _require("peephole_kernel", peephole_kernel, form.peepholes is not None, form)
-    _require("gate_recurrent_kernel", gate_recurrent_kernel, form.variant == "FGR", form)
-    early, late = lstm_gradient.split_peepholes(form, peephole_kernel)
     given = _Given(
         inputs=tf.transpose(inputs, [1, 0, 2]),
         initial_states=tuple(initial_states),
         kernel=lstm_gradient.gates_first(kernel, form),
         bias=None if bias is None else lstm_gradient.gates_first(bias, form),
-        weights=LSTMWeights(
-            recurrent_kernel=lstm_gradient.gates_first(recurrent_kernel, form),
-            early_peepholes=early,
-            late_peepholes=late,
-            gate_recurrent_kernel=gate_recurrent_kernel,
-        ),
+        recurrent_kernel=lstm_gradient.gates_first(recurrent_kernel, form),
+        weights=LSTMWeights.of(form, peephole_kernel, gate_recurrent_kernel),
         mask=None if mask is None else masks.of_steps(mask, inputs),
     )
     jit_compile = compiles(jit_compile, inputs, recurrent_kernel.shape[0])
@@ -93,15 +86,6 @@ def lstm_scan(
     return tf.transpose(hidden, [1, 0, 2]), last
 
 
-def _require(name, weight, needed: bool, form):
-    if (weight is not None) != needed:
-        raise ValueError(
-            f"An LSTM has a `{name}` if its form asks for it, and else none; this one "
-            f"{'needs' if needed else 'has no place for'} it. "
-            f"Received: form={form} and {name} {'missing' if weight is None else 'given'}"
-        )
-
-
 class _Given(NamedTuple):
     """What the loop reads, and is differentiated by but for the mask; sequences time-major."""
 
@@ -109,6 +93,7 @@ class _Given(NamedTuple):
     initial_states: tuple  # h, c (B, units)[, gates (B, 3 * units)]
     kernel: tf.Tensor  # (D, blocks * units), gates first
     bias: tf.Tensor | None  # (blocks * units,), gates first
+    recurrent_kernel: tf.Tensor  # (units, blocks * units), gates first
     weights: LSTMWeights
     mask: tf.Tensor | None  # (T, B, 1)
 
@@ -143,8 +128,9 @@ def _chunk(form, reverse, given, moments, states):
         projected += given.bias
     collected = []
     for k in steps_of(inputs, reverse):
+        sums = projected[k] + tf.matmul(states[0], given.recurrent_kernel)
         states, kept = lstm_gradient.lstm_step(
-            form, given.weights, projected[k], states, None if mask is None else mask[k]
+            form, given.weights, sums, states, None if mask is None else mask[k]
         )
         collected.append((*states, kept))
     return stacked(collected, reverse), tuple(states)
@@ -158,7 +144,7 @@ def _backward(form, reverse, given, outputs, saved, output_gradients):
         before_each_step(initial, states, reverse)
         for initial, states in zip(given.initial_states, sequences, strict=True)
     )
-    turned = given.weights.turned()
+    turned_kernel, turned = tf.transpose(given.recurrent_kernel), given.weights.turned()
     mask = None if given.mask is None else tf.cast(given.mask, hidden.dtype)
 
     def chunk(moments, d_states):
@@ -167,14 +153,11 @@ def _backward(form, reverse, given, outputs, saved, output_gradients):
         collected = []
         for k in steps_of(d_hidden, not reverse):
             d_states = d_states[0] + d_hidden[k], *d_states[1:]
-            d_before, d_sums = lstm_gradient.lstm_step_gradient(
+            (d_held, *d_others), d_sums = lstm_gradient.lstm_step_gradient(
                 form, turned, d_states, slopes.of_step(k)
             )
-            if mask is not None:  # the slopes hold the cell, h and FGR's gates are held here
-                held = [(1 - mask[k]) * d for d in d_states]
-                held[1] = 0
-                d_before = [d + h for d, h in zip(d_before, held, strict=True)]
-            d_states = tuple(d_before)
+            d_before = tf.matmul(d_sums, turned_kernel)
+            d_states = (d_before if d_held is None else d_before + d_held, *d_others)
             collected.append((d_sums,))
         return stacked(collected, not reverse), d_states
 
@@ -186,8 +169,9 @@ def _backward(form, reverse, given, outputs, saved, output_gradients):
         initial_states=d_initial,
         kernel=sum_of_outer_products(given.inputs, d_sums),
         bias=None if given.bias is None else sum_of_rows(d_sums),
+        recurrent_kernel=sum_of_outer_products(hidden, d_sums),
         weights=lstm_gradient.weight_gradients(
-            form, given.weights, hidden, cells_before, cells, gate_states, d_sums
+            form, given.weights, cells_before, cells, gate_states, d_sums
         ),
         mask=None,
     )

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from attending_gradient import assert_equal, values_and_gradients
 
 from keras_attn.layers import (
     AdditiveAttention,
@@ -11,6 +12,7 @@ from keras_attn.layers import (
     GRUCell,
     LSTMCell,
     LuongAttention,
+    PeepholeLSTMCell,
 )
 
 BATCH, STEPS, SOURCE, INPUT, MEMORY, UNITS = 3, 4, 5, 2, 6, 7
@@ -59,33 +61,6 @@ def _tensors(dtype="float64", batch=BATCH, steps=STEPS, source=SOURCE, units=UNI
     return [tf.constant(rng.standard_normal(shape), dtype) for shape in shapes]
 
 
-def _values_and_gradients(rnn, run, tensors, masks):
-    """All results, and the gradients of a random loss of them by all that there is."""
-    inputs, memory, initial_state = tensors
-    watched = [*tensors, *(v.value for v in rnn.trainable_variables)]
-    with tf.GradientTape() as tape:
-        tape.watch(watched)
-        outputs, alignments, (state,) = run(inputs, memory, *masks, [initial_state], False)
-        results = outputs, alignments, state
-        rng = np.random.default_rng(3)
-        losses = [
-            tf.reduce_sum(tf.cast(r, "float64") * rng.standard_normal(r.shape)) for r in results
-        ]
-    return results, tape.gradient(losses, watched)
-
-
-def _names(rnn):
-    return ["inputs", "memory", "initial state", *(v.path for v in rnn.trainable_variables)]
-
-
-def _assert_equal(rnn, got, expected, tolerance):
-    for a, b in zip(got[0], expected[0], strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-    for name, a, b in zip(_names(rnn), got[1], expected[1], strict=True):
-        a, b = (np.asarray(tf.cast(x, "float64")) for x in (a, b))
-        np.testing.assert_allclose(a, b, atol=tolerance * np.abs(b).max(), rtol=0, err_msg=name)
-
-
 @pytest.mark.parametrize("masks", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("attention", ATTENTIONS.values(), ids=ATTENTIONS)
 @pytest.mark.parametrize("cell", FORMS.values(), ids=FORMS)
@@ -93,10 +68,10 @@ def test_gradients_are_those_of_the_plain_cell(cell, attention, masks):
     rnn = _rnn(cell, attention)
     assert rnn.has_own_gradient()
     tensors = _tensors(units=rnn.cell.cell.units)
-    by_hand = _values_and_gradients(rnn, rnn._run_by_hand, tensors, masks)
-    plain = _values_and_gradients(rnn, rnn._run_cell, tensors, masks)
+    by_hand = values_and_gradients(rnn, rnn._run_by_hand, tensors, masks)
+    plain = values_and_gradients(rnn, rnn._run_cell, tensors, masks)
     # In float64 an error of the algebra cannot hide behind rounding.
-    _assert_equal(rnn, by_hand, plain, 1e-11)
+    assert_equal(rnn, by_hand, plain, 1e-11)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +88,12 @@ def test_lower_precision_stays_close_to_float64(cell, attention, dtype, toleranc
     exact.set_weights([np.asarray(w, "float64") for w in rnn.get_weights()])
     tensors = _tensors(compute)
     masks = MASK, MEMORY_MASK
-    got = _values_and_gradients(rnn, rnn._run_by_hand, tensors, masks)
+    got = values_and_gradients(rnn, rnn._run_by_hand, tensors, masks)
     assert {r.dtype.name for r in got[0]} == {compute}
     assert all(np.isfinite(tf.cast(g, "float32")).all() for g in got[1])
     tensors = [tf.cast(x, "float64") for x in tensors]
-    expected = _values_and_gradients(exact, exact._run_by_hand, tensors, masks)
-    _assert_equal(exact, got, expected, tolerance)
+    expected = values_and_gradients(exact, exact._run_by_hand, tensors, masks)
+    assert_equal(exact, got, expected, tolerance)
 
 
 @pytest.mark.parametrize("attention", ["plain", "general"])
@@ -187,15 +162,30 @@ class _OtherCell(GRUCell):
     pass
 
 
+class _OtherLSTMCell(LSTMCell):
+    pass
+
+
 def test_only_what_the_scan_computes_takes_its_path():
     def of(cell, attention=None, **options):
         return AttentionRNN(cell, attention or AdditiveAttention(4), **options)
 
     assert of(GRUCell(3)).has_own_gradient(training=True)
     assert of(GRUCell(3, dropout=0.1)).has_own_gradient(training=False)
+    assert of(LSTMCell(3)).has_own_gradient(training=True)
+    assert of(LSTMCell(3, recurrent_dropout=0.1)).has_own_gradient(training=False)
+    assert of(PeepholeLSTMCell(3), LuongAttention("dot")).has_own_gradient()
+    assert of(keras.layers.LSTMCell(3)).has_own_gradient()
     refused = [
         of(_OtherCell(3)),
-        of(LSTMCell(3)),
+        of(_OtherLSTMCell(3)),
+        of([LSTMCell(3)]),
+        of(LSTMCell(3, activation="relu")),
+        of(LSTMCell(3, dropout=0.1)),
+        of(LSTMCell(3, recurrent_dropout=0.1)),
+        of(keras.layers.LSTMCell(3, dropout=0.1)),
+        of(keras.layers.LSTMCell(3, recurrent_activation="hard_sigmoid")),
+        of(PeepholeLSTMCell(3, dtype="bfloat16")),
         of(keras.layers.GRUCell(3)),
         of(GRUCell(3, activation="relu")),
         of(GRUCell(3, recurrent_activation="hard_sigmoid")),

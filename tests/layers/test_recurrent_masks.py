@@ -74,7 +74,11 @@ def test_it_is_used_in_a_functional_model_and_comes_back_with_it(tmp_path):
     np.testing.assert_array_equal(again(arguments), model(arguments))
 
 
-@pytest.mark.parametrize("cell", [GRUCell(3), keras.layers.LSTMCell(3)], ids=["by-hand", "steps"])
+@pytest.mark.parametrize(
+    "cell",
+    [GRUCell(3), keras.layers.LSTMCell(3), keras.layers.GRUCell(3)],
+    ids=["by-hand", "by-hand-LSTM", "steps"],
+)
 def test_an_attending_layer_uses_the_masks_of_its_inputs_and_its_memory(cell):
     rnn = AttentionRNN(cell, AdditiveAttention(2), return_alignments=True)
     embedded, memory = _embedded(), _embedded()

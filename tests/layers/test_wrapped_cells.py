@@ -52,6 +52,10 @@ all_cells = pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
 
 CONTRACTS = {
     "by-hand": lambda dtype: (GRUCell(4, dtype=dtype), AdditiveAttention(3, dtype=dtype)),
+    "by-hand-LSTM": lambda dtype: (
+        PeepholeLSTMCell(4, dtype=dtype),
+        LuongAttention("general", dtype=dtype),
+    ),
     "steps": lambda dtype: (
         [LSTMCell(4, dtype=dtype), MinimalCell(dtype=dtype)],
         LuongAttention("general", dtype=dtype),
