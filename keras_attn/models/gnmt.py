@@ -20,6 +20,7 @@ from keras_attn.models.vocabulary_parts import (
     target_input,
     token_logits,
 )
+from keras_attn.saved import registered
 
 SIZES = (
     "source_vocabulary_size",
@@ -32,7 +33,7 @@ SIZES = (
 )
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
+@registered
 class GNMT(TokenModel):
     """Google's translation system: stacked LSTMs, residual from the third layer on, attention.
 
@@ -72,8 +73,6 @@ class GNMT(TokenModel):
             the variable `sampling_rate`, to be assigned to while training.
         name: of the model.
         trainable: whether its weights are trained.
-        reverse_source: whether the source is read from its last token to its first (Sutskever et
-            al. 2014); the annotations keep the order of the source.
         dtype: dtype policy of all layers, that of `keras.config.set_dtype_policy` by default.
 
     The logits are float32 whatever the dtype policy. The paper's length and coverage penalties are
@@ -130,7 +129,6 @@ class GNMT(TokenModel):
         trainable: bool = True,
         *,
         dtype=None,
-        reverse_source: bool = False,
     ):
         self.settings = settings_of(GNMT.__init__, locals())
         _check(self.settings)
@@ -293,16 +291,11 @@ class GNMT(TokenModel):
     def _annotate(self, inputs, training) -> dict:
         """The annotations (B, S, m) and the mask (B, S)."""
         mask = self.source_mask(inputs["source"], inputs["source_lengths"])
-        read = self._in_order_of_reading(mask)
-        x = self.source_embedding(self._in_order_of_reading(inputs["source"]))
+        x = self.source_embedding(inputs["source"])
         for number, layer in enumerate(self.encoder, start=1):
             dropped = self.dropout(x, training=training)
-            x = self._joined(number, layer(dropped, mask=read, training=training), x)
-        return {"annotations": self._in_order_of_reading(x), "mask": mask}
-
-    def _in_order_of_reading(self, positions):
-        """Values (B, S, ...) of the source, turned round if it is read backwards, and back."""
-        return ops.flip(positions, axis=1) if self.settings["reverse_source"] else positions
+            x = self._joined(number, layer(dropped, mask=mask, training=training), x)
+        return {"annotations": x, "mask": mask}
 
     def _climb(self, bottom_and_context, run, training):
         """The layers above the bottom one over `[s^1; c]`, each run by `run(layer, inputs)`."""

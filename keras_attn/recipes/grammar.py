@@ -15,11 +15,16 @@ from keras_attn.data.pair_store import PairStore, write_pair_store
 from keras_attn.data.seekable import SeekableBatches
 from keras_attn.data.token_batches import token_batches
 from keras_attn.errors import UserError
-from keras_attn.models import GNMT, RNNEncoderDecoder
+from keras_attn.models import LSTMParser, RNNEncoderDecoder
 from keras_attn.recipes.grammar_settings import GrammarSettings
 from keras_attn.recipes.settings import made
 from keras_attn.recipes.tree_corpus import TreeCorpus
-from keras_attn.serving.tree_model import TreeModel, WrittenTree, label_tokenizer
+from keras_attn.serving.tree_model import (
+    TreeModel,
+    WrittenTree,
+    bracket_tokens,
+    label_tokenizer,
+)
 from keras_attn.text import WordTokenizer, learn_words
 from keras_attn.text.bracket_repair import REPAIRS
 from keras_attn.training import (
@@ -115,21 +120,23 @@ class Grammar:
             "units": own.units,
             "dropout": own.dropout,
             "reverse_source": own.reverse_source,
-            "cell": "lstm",
         }
         if own.model == "vector":
             return RNNEncoderDecoder(
-                *vocabularies, num_layers=own.encoder_layers, context="initial_state", **sizes
+                *vocabularies,
+                num_layers=own.encoder_layers,
+                context="initial_state",
+                cell="lstm",
+                **sizes,
             )
-        model = GNMT(
+        return LSTMParser(
             *vocabularies,
+            word_tokens=bracket_tokens(self._labels(run)).leaves,
             encoder_layers=own.encoder_layers,
             decoder_layers=own.decoder_layers,
             attention_units=own.units,
             **sizes,
         )
-        _make_steep(model.bottom.cell.attention, own.steepness)
-        return model
 
     def batches(self, run: RunDirectory) -> SeekableBatches:
         store = PairStore(run.path / PAIRS_FILE)
@@ -209,11 +216,6 @@ class Grammar:
 
     def _labels(self, run: RunDirectory) -> list[str]:
         return run.read_json(VOCABULARY_FILE)["labels"]
-
-
-def _make_steep(attention: keras.layers.Layer, factor: float) -> None:
-    for weight in (attention.query_kernel, attention.key_kernel, attention.score_vector):
-        weight.assign(factor * weight)
 
 
 def _pair(tree: Tree) -> tuple[str, str]:

@@ -38,24 +38,21 @@ class GrammarSettings:
     )
     reverse_source: bool = setting(True, "Whether the sentence is read backwards.")
     embedding_dim: int = setting(128, "Of words and labels.", minimum=1)
-    units: int = setting(256, "Of every LSTM layer and the attention.", minimum=1)
+    units: int = setting(192, "Of every LSTM layer and the attention.", minimum=1)
     encoder_layers: int = setting(
-        2, "Of the encoder; with attention the first reads in both directions.", minimum=1
+        1, "Of the encoder; with attention the first reads in both directions.", minimum=1
     )
     decoder_layers: int = setting(
-        1, "Of the decoder; with one vector it has as many as the encoder.", minimum=1
-    )
-    steepness: float = setting(
-        1.0, "How many times as large as usual the attention's first weights are.", above=0
+        1, "Above the attention; with one vector as many as in the encoder.", minimum=1
     )
     dropout: float = setting(0.3, "Share of values dropped in training.", minimum=0, below=1)
     label_smoothing: float = setting(
         0.0, "Share of the probability spread over the vocabulary.", minimum=0, below=1
     )
-    learning_rate: float = setting(2e-3, "Of Adam at its peak; it falls to 0.", above=0)
+    learning_rate: float = setting(3e-3, "Of Adam at its peak; it falls to 0.", above=0)
     warmup_steps: int = setting(200, "Steps until the peak.", minimum=1)
     clip_norm: float = setting(1.0, "The largest norm of the gradient.", above=0)
-    batch_tokens: int = setting(1_500, "Tokens of the trees in a step.", minimum=1)
+    batch_tokens: int = setting(1_024, "Tokens of the trees in a step.", minimum=1)
     averaged: int = setting(0, "Checkpoints averaged at the end; 0 for none.", minimum=0)
     min_count: int = setting(
         3, "How often a word must occur to be known; rarer ones are known by a class.", minimum=1
