@@ -199,8 +199,10 @@ class Grammar:
 
     def plot(self, text_model: TreeModel, texts: Sequence[str | bytes]):
         """The trees, one below the other."""
-        written = text_model.trees(texts)
-        return plot_trees([parse_tree(tree.text) for tree in written if tree.text])
+        written = [tree.text for tree in text_model.trees(texts)]
+        if not any(written):
+            raise UserError("There is no word in what is to be drawn; give a sentence.")
+        return plot_trees([parse_tree(text) for text in written if text])
 
     def _vocabulary(self, trees: list[Tree]) -> dict[str, list[str]]:
         words, classes = learn_words(
