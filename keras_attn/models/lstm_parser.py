@@ -132,7 +132,9 @@ class LSTMParser(TokenModel):
         ]
         self.tracker = recurrent.layer(units, "tracker")
         self.attention = NextWordAttention(attention_units, dtype=policy, name="attention")
-        self.decoder = [recurrent.layer(units, f"decoder_{n}") for n in range(1, decoder_layers + 1)]
+        self.decoder = [
+            recurrent.layer(units, f"decoder_{n}") for n in range(1, decoder_layers + 1)
+        ]
         self.dropout = keras.layers.Dropout(dropout, dtype=policy, name="dropout")
 
         inputs = {**source_inputs(), **target_input()}
@@ -259,7 +261,9 @@ class NextWordAttention(keras.layers.Layer):
     def __init__(self, units: int, **kwargs):
         super().__init__(**kwargs)
         self.units = units
-        self.query = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
+        self.query = keras.layers.Dense(
+            units, use_bias=False, dtype=self.dtype_policy, name="query"
+        )
         self.key = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="key")
         self.scored = LuongAttention("dot", dtype=self.dtype_policy, name="scored")
 

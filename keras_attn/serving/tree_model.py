@@ -103,10 +103,11 @@ class TreeModel:
         )
         text = tf.TensorSpec([None], tf.string, name="text")
         limit = tf.TensorSpec(None, tf.int32, name="max_length")
-        self.parse = tf.function(
-            lambda text: self._parse(text, max_length), input_signature=[text]
-        )
+        # One function that the other calls: a SavedModel holds its graph once.
         self.parse_bounded = tf.function(self._parse, input_signature=[text, limit])
+        self.parse = tf.function(
+            lambda text: self.parse_bounded(text, max_length), input_signature=[text]
+        )
 
     @property
     def resources(self) -> list:

@@ -139,9 +139,7 @@ def learn_words(
         for name in set(candidates.tolist()):
             found[name.decode()] += counts[word]
     kept = {
-        name: count
-        for name, count in found.items()
-        if count >= min_class_count or "~" not in name
+        name: count for name, count in found.items() if count >= min_class_count or "~" not in name
     }
     return _by_frequency(frequent), _by_frequency(kept)
 
