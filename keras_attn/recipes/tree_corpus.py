@@ -8,7 +8,7 @@ from keras_attn.errors import UserError
 
 
 class TreeCorpus:
-    """A person's own files of trees, or the treebanks; files are looked for when they are asked for.
+    """A person's own files of trees, or the treebanks, whose files are looked for when needed.
 
     Args:
         trees: file to learn from; both treebanks if there is none.

@@ -43,8 +43,8 @@ class TreeModel:
 
     What the model writes of a tree is made whole by the rules of `text.bracket_repair.mended_trees`
     and holds the words of the sentence. `text` and `score` are those of the best tree, and
-    `repairs` (B, 7) how often each of its `REPAIRS` was made; with a beam `texts` and `scores` (B, n)
-    are those of the `n_best` ones, best first.
+    `repairs` (B, 7) how often each of its `REPAIRS` was made; with a beam `texts` and `scores`
+    (B, n) are those of the `n_best` ones, best first.
 
     Args:
         model: any `protocols.SequenceModel` that takes `source` ids and `source_lengths`.

@@ -131,8 +131,8 @@ def test_every_answer_is_a_tree_though_the_model_would_seldom_write_one():
         _Chain().step, _Chain().initial_state({"table": tf.constant(tables, tf.float32)}), 64,
         START, END, LENGTH,
     )  # fmt: skip
-    free = [row[:length] for (row,), (length,) in zip(free.tokens.numpy(), free.lengths.numpy())]
-    assert not all(_is_tree([*row], number) for row, number in zip(free, words, strict=True))
+    answers = zip(free.tokens.numpy()[:, 0], free.lengths.numpy()[:, 0], words, strict=True)
+    assert not all(_is_tree([*row[:length]], number) for row, length, number in answers)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "XLA"])

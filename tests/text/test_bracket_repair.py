@@ -37,7 +37,12 @@ def _mended(written, sentences):
             "(S (XX a))",
             {"empty bracket removed": 3},
         ),
-        ("(S XX (NP XX . )NP )S", "a", "(S (XX a))", {"leaf removed": 2, "empty bracket removed": 1}),
+        (
+            "(S XX (NP XX . )NP )S",
+            "a",
+            "(S (XX a))",
+            {"leaf removed": 2, "empty bracket removed": 1},
+        ),
         ("(S (NP XX )NP )S", "a b c", "(S (NP (XX a)) (XX b) (XX c))", {"leaf added": 2}),
         (
             "(S (NP (NP XX",
