@@ -63,7 +63,8 @@ class LSTMParser(TokenModel):
         attention_units: width of `W s_t` and `U h_j`.
         reverse_source: whether the source is read from its last token to its first; the annotations
             keep the order of the source.
-        dropout: share of a layer's inputs dropped in training.
+        dropout: share dropped in training of the embedded words, of contexts and of what a layer
+            hands upwards; not of what the tokens before say, by which brackets are closed.
         name: of the model.
         trainable: whether its weights are trained.
         dtype: dtype policy of all layers, that of `keras.config.set_dtype_policy` by default.
@@ -227,14 +228,14 @@ class LSTMParser(TokenModel):
 
         Each layer is run by `run(layer, inputs)`.
         """
-        state = run(self.tracker, self.dropout(self.target_embedding(tokens), training=training))
+        state = run(self.tracker, self.target_embedding(tokens))
         context, alignment = self.attention(
             state, memory["annotations"], written, memory["mask"], keys=memory.get("keys")
         )
-        x = ops.concatenate([state, context], axis=-1)
+        x = ops.concatenate([state, self.dropout(context, training=training)], axis=-1)
         for layer in self.decoder:
-            x = run(layer, self.dropout(x, training=training))
-        return self.dropout(x, training=training), alignment
+            x = self.dropout(run(layer, x), training=training)
+        return x, alignment
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

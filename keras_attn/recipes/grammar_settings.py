@@ -28,7 +28,7 @@ class GrammarSettings:
     test_trees: str | None = setting(
         None,
         "Trees to evaluate with.",
-        shown="those of treebank_nltk, or else --validation-trees",
+        shown="those of treebank_nltk, or those that validate",
         is_file=True,
     )
     model: str = setting(
