@@ -8,6 +8,7 @@ from keras_attn.analysis.alignment_measures import (
     near_diagonal,
     of_words,
 )
+from keras_attn.analysis.bracket_scores import BracketScores, bracket_scores
 from keras_attn.analysis.caption_maps import plot_captions
 from keras_attn.analysis.cell_states import plot_cell_states, states_over_time
 from keras_attn.analysis.curves import plot_curves
@@ -16,10 +17,13 @@ from keras_attn.analysis.head_maps import sentence_maps
 from keras_attn.analysis.heads import HeadScores, plot_heads, score_heads
 from keras_attn.analysis.saving import save_figure
 from keras_attn.analysis.shuffled_attention import ShuffledAttention
+from keras_attn.analysis.trees import plot_trees
 
 __all__ = [
+    "BracketScores",
     "HeadScores",
     "ShuffledAttention",
+    "bracket_scores",
     "crossings",
     "gradient_norms",
     "joined",
@@ -32,6 +36,7 @@ __all__ = [
     "plot_curves",
     "plot_gradient_flow",
     "plot_heads",
+    "plot_trees",
     "save_figure",
     "score_heads",
     "sentence_maps",

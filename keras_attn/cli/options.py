@@ -70,6 +70,11 @@ _SEARCH = (
         help="Draw from the likeliest tokens that have this share of the probability.",
     ),
     click.option("--seed", type=int, default=1, show_default=True, help="Of what is drawn."),
+    click.option(
+        "--well-formed",
+        is_flag=True,
+        help="Allow only what makes an answer a tree; for models that write trees.",
+    ),
 )
 _PAIRS = (
     click.option("--source", type=PLACE, help="Texts to answer, one a line."),
@@ -112,6 +117,8 @@ def search_of(
     top_p: float | None,
     seed: int,
     n_best: int | None = None,
+    *,
+    well_formed: bool = False,
 ) -> Search:
     """The search that was asked for.
 
@@ -150,4 +157,5 @@ def search_of(
         top_k,
         top_p,
         seed,
+        well_formed,
     )

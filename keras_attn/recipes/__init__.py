@@ -63,6 +63,11 @@ _RECIPES = {
         (_NUMBER_SETTINGS, "SortingSettings"),
         ("keras_attn.recipes.sorting", "sorting"),
     ),
+    "grammar": _Entry(
+        "Sentences become bracketed trees.",
+        ("keras_attn.recipes.grammar_settings", "GrammarSettings"),
+        ("keras_attn.recipes.grammar", "Grammar"),
+    ),
     "translation": _Entry(
         "Your own pairs of texts are translated.",
         (_TRANSLATION_SETTINGS, "TranslationSettings"),

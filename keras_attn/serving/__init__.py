@@ -10,6 +10,7 @@ _MODULES = {
     "AllVersions": "model_config",
     "CaptionModel": "caption_model",
     "TextModel": "text_model",
+    "TreeModel": "tree_model",
     "export": "saved_model",
     "LatestVersions": "model_config",
     "ModelConfig": "model_config",

@@ -1,5 +1,7 @@
 """What a person asks for of a trained model on the command line, and what comes back."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -16,6 +18,8 @@ class Search:
         temperature: tokens are drawn with it, see `keras_attn.decoding.sample`; None draws none.
         top_k, top_p: how many tokens, and which share of the probability, are left to draw from.
         seed: of what is drawn.
+        well_formed: whether only tokens are allowed that make the answer a tree, see
+            `keras_attn.decoding.WellFormed`; for models that write trees.
     """
 
     beam_width: int = 1
@@ -27,11 +31,13 @@ class Search:
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 1
+    well_formed: bool = False
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the likeliest token is taken at every step, for one answer."""
-        return self.beam_width == 1 and self.temperature is None and self.n_best in (None, 1)
+        """Whether the likeliest of all tokens is taken at every step, for one answer."""
+        is_single = self.beam_width == 1 and self.n_best in (None, 1)
+        return is_single and self.temperature is None and not self.well_formed
 
 
 @dataclass(frozen=True)
@@ -48,3 +54,13 @@ class Answer:
     texts: tuple[str, ...]
     scores: tuple[float, ...] | None = None
     is_cut: bool = False
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes], scores: Sequence[float], is_cut: bool) -> "Answer":
+        """From texts and scores (n,); slots without a hypothesis are left out, but the first."""
+        kept = [row for row in range(len(texts)) if row == 0 or scores[row] > -math.inf]
+        return cls(
+            tuple(texts[row].decode() for row in kept),
+            tuple(float(scores[row]) for row in kept),
+            bool(is_cut),
+        )

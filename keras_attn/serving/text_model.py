@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_attn.decoding import arguments, beam_search, greedy_search, sample
 from keras_attn.decoding.hypotheses import Hypotheses
+from keras_attn.errors import UserError
 from keras_attn.protocols import SequenceModel, SupportsAlignment, SupportsMaxLength, Tokenizer
 from keras_attn.serving.answers import Answer, Search
 from keras_attn.text import END, PADDING, START
@@ -130,7 +131,13 @@ class TextModel:
 
         Raises:
             ValueError: if it cannot be honoured, as by the constructor.
+            UserError: if only trees may be written: that is for models of trees.
         """
+        if search.well_formed:
+            raise UserError(
+                "This model writes text and no trees, whose form could be kept; leave "
+                "--well-formed out."
+            )
         return TextModel(
             self.model,
             self.source_tokenizer,
@@ -200,7 +207,7 @@ class TextModel:
         texts = found.get("texts", found["text"][:, None])  # (B, n)
         scores = found.get("scores", found["score"][:, None])
         return [
-            _answer(*row, is_cut=length > self.max_source_length)
+            Answer.of(*row, is_cut=length > self.max_source_length)
             for *row, length in zip(texts, scores, lengths, strict=True)
         ]
 
@@ -377,16 +384,6 @@ def _check_search(model: TextModel) -> None:
             "Greedy search has one answer, which competes with no other: an end rule needs a beam, "
             f"of a width of at least 2. Received: end_rule={model.end_rule!r}, beam_width=1"
         )
-
-
-def _answer(texts: np.ndarray, scores: np.ndarray, is_cut: bool) -> Answer:
-    """Texts and scores (n,) of one text; slots without a hypothesis are left out, but the first."""
-    kept = [row for row in range(len(texts)) if row == 0 or scores[row] > -np.inf]
-    return Answer(
-        tuple(texts[row].decode() for row in kept),
-        tuple(float(scores[row]) for row in kept),
-        bool(is_cut),
-    )
 
 
 def _nothing_where(is_empty: tf.Tensor, found: Hypotheses) -> Hypotheses:
