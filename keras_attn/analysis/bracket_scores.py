@@ -17,6 +17,11 @@ class BracketScores(NamedTuple):
         recall: of the right brackets, the share that was written.
         f1: the harmonic mean of the two.
         exact: of the sentences, the share whose brackets are all right, with none too many.
+
+    Example:
+        >>> from keras_attn.analysis import BracketScores
+        >>> BracketScores(precision=50.0, recall=100.0, f1=66.7, exact=0.0).recall
+        100.0
     """
 
     precision: float

@@ -17,6 +17,12 @@ class BracketTokens(NamedTuple):
         closing: ids (L,) that close the bracket of the same label.
         leaves: ids (K,) that stand for a word.
         vocabulary_size: V.
+
+    Example:
+        >>> from keras_attn.decoding import BracketTokens
+        >>> tokens = BracketTokens(opening=[4, 5], closing=[6, 7], leaves=[8], vocabulary_size=9)
+        >>> dict(zip(tokens.opening, tokens.closing))
+        {4: 6, 5: 7}
     """
 
     opening: Sequence[int]

@@ -129,6 +129,12 @@ def learn_words(
 
     Returns:
         Words and classes, the most frequent first, then in the order of their letters.
+
+    Example:
+        >>> from keras_attn.text import learn_words
+        >>> words, classes = learn_words([["the", "dog"], ["the", "cat"]], 2, min_class_count=9)
+        >>> words
+        ['the']
     """
     counts = Counter(word for words in sentences for word in words)
     frequent = {word: count for word, count in counts.items() if count >= min_count}

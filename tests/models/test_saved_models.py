@@ -19,6 +19,12 @@ UNITS = {f"{name}_units": 4 for name in ("encoder", "decoder", "attention", "rea
 # A new model joins with an example of it, and what it reads.
 MODELS = {
     "GNMT": (lambda: models.GNMT(13, 11, 6, 6, 2, 3, 4, input_feeding=True), TOKENS),
+    "LSTMParser": (
+        lambda: models.LSTMParser(
+            13, 11, word_tokens=[4], embedding_dim=6, units=6, attention_units=4
+        ),
+        TOKENS,
+    ),
     "RNNEncoderDecoder": (
         lambda: models.RNNEncoderDecoder(13, 11, 6, 6, scheduled_sampling=0.25),
         TOKENS,

@@ -13,6 +13,14 @@ class _Model:
     stop_training = False
 
 
+@pytest.fixture(autouse=True)
+def _hang_ups_are_heard():
+    """Also where the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_to_stop_and_the_handlers_come_back(number):
     before = signal.getsignal(number)
